@@ -1,0 +1,17 @@
+# Warnings are errors; sanitizers, unity builds and ccache are chosen by the preset.
+add_library(kvist_flags INTERFACE)
+target_include_directories(kvist_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(kvist_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wundef -Werror)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(kvist_flags INTERFACE -Wthread-safety)
+endif()
+if(KVIST_SANITIZE)
+  add_compile_options(-fsanitize=${KVIST_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${KVIST_SANITIZE})
+endif()
+find_program(KVIST_CCACHE ccache)
+if(KVIST_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${KVIST_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${KVIST_CCACHE})
+endif()
