@@ -4,7 +4,8 @@
 // The invariant: a hit returns exactly the KV of exactly these tokens in exactly this namespace, or it is a miss.
 //
 // Thread safety: all methods may be called from any thread. Completions run once, on a store thread or on the
-// caller's before the call returns; they must not block and may call the store again.
+// caller's before the call returns; they must not block and may call the store again. Spans passed in need to live
+// only until the call returns.
 // Errors: NotFound (a miss, an unknown namespace, a parent not resident), InvalidArgument (names the fault),
 // ResourceExhausted (overload or no space: at once, never a queue without end), Unavailable (daemon or device gone),
 // DeadlineExceeded, Cancelled. An engine that gets any error carries on with a miss.

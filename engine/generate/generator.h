@@ -61,10 +61,12 @@ struct GenerateObserver {
 class Generator {
  public:
   // `model`, `tokenizer` and the store must outlive it. Namespace identity comes from the model's fingerprint and
-  // layout. Pages for `max_tokens` of context are taken from a host page pool of that size.
+  // layout. `device` holds the KV pages; null: host memory for `max_tokens` of context.
+  // InvalidArgument: block_tokens not a power of two in 16..512, or a device with other pages than the model's.
   static absl::StatusOr<std::unique_ptr<Generator>> Create(Model* model, const Tokenizer* tokenizer,
                                                            const Digest128& model_fingerprint, StoreBinding binding,
-                                                           std::uint32_t block_tokens, std::size_t max_tokens);
+                                                           std::uint32_t block_tokens, std::size_t max_tokens,
+                                                           std::unique_ptr<DeviceTier> device = nullptr);
   virtual ~Generator() = default;
 
   // InvalidArgument: empty prompt, or prompt + max_new_tokens beyond the context (names both lengths).
