@@ -2,6 +2,7 @@
 // Plain value type. The store treats the strings as opaque: only the engine knows what they mean.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,6 +13,14 @@
 namespace kvist {
 
 struct NamespaceSpec {
+  static constexpr std::uint32_t kBlockTokensMin = 16;   // smaller: more index than payload
+  static constexpr std::uint32_t kBlockTokensMax = 512;  // larger: too little of a prompt is in full blocks
+  static constexpr std::uint32_t kLayersMax = 4096;
+  // One block's payload: over ten times the largest known layouts (8 MiB at 64 tokens, 64 MiB at 512), so that a size read from a
+  // damaged file or a hostile peer cannot ask for all memory.
+  static constexpr std::uint64_t kPayloadBytesMax = std::uint64_t{1} << 30;
+  static constexpr std::size_t kStringBytesMax = 4096;  // each string field
+
   std::string model;       // fingerprint of the weights' bytes (not a name: names are reused)
   std::string layout;      // KV kind, layers, heads, dims, dtype, order within a layer, tensor-parallel shard
   std::string positional;  // RoPE base, scaling, factors
