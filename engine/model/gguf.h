@@ -36,8 +36,8 @@ struct GgufArray {
 struct GgufTensor {
   std::string name;
   kernels::TensorType type;
-  std::vector<std::uint64_t> dims;       // dims[0] is the contiguous one: a matrix of R rows of C columns is {C, R}
-  std::span<const std::byte> data;       // inside the mapping
+  std::vector<std::uint64_t> dims;  // dims[0] is the contiguous one: a matrix of R rows of C columns is {C, R}
+  std::span<const std::byte> data;  // inside the mapping
   std::uint64_t elements() const;
 };
 
