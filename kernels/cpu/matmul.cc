@@ -1,0 +1,192 @@
+// MatMul over quantised weights. A block of 32 weight rows is dequantised and transposed, 256 columns at a time, into
+// a panel that stays in cache while every token of the call passes over it.
+#include <cstddef>
+#include <cstring>
+
+#include "kernels/ops.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/matmul.cc"
+#include "hwy/foreach_target.h"  // must precede highway.h
+#include "hwy/highway.h"
+#include "kernels/cpu/dequantize-inl.h"
+#include "kernels/cpu/panel-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvist::kernels::HWY_NAMESPACE {
+
+// Columns of a panel: the largest quantisation block, so that every panel starts at one; 16 weight rows of it are
+// 16 KiB of floats, which leaves room in the first-level cache for the tokens.
+constexpr std::size_t kPanelDepth = 256;
+// Below this many tokens a pass is bound by reading weights, which then happens strictly in file order.
+constexpr std::size_t kStreamingTokens = 32;
+constexpr std::size_t kBlockPanels = kMatMulRowBlock / kPanelColumns;
+static_assert(kMatMulRowBlock % kPanelColumns == 0);
+
+// Panel layout: [kBlockPanels][kPanelDepth][kPanelColumns].
+struct Panel {
+  HWY_ALIGN float values[kMatMulRowBlock * kPanelDepth];
+};
+
+HWY_INLINE float* PanelAt(Panel& panel, std::size_t row, std::size_t k) {
+  return panel.values + (row / kPanelColumns * kPanelDepth + k) * kPanelColumns + row % kPanelColumns;
+}
+
+// Four dequantised rows into columns row..row+3 of the panel.
+HWY_INLINE void Transpose4(const float* rows /* [4][kPanelDepth] */, std::size_t depth, Panel& panel, std::size_t row) {
+#if HWY_TARGET == HWY_SCALAR
+  for (std::size_t r = 0; r < 4; ++r) {
+    for (std::size_t k = 0; k < depth; ++k) *PanelAt(panel, row + r, k) = rows[r * kPanelDepth + k];
+  }
+#else
+  const hn::FixedTag<float, 4> d4;
+  const hn::FixedTag<double, 2> d2;
+  for (std::size_t k = 0; k < depth; k += 4) {
+    const auto a = hn::LoadU(d4, rows + k);
+    const auto b = hn::LoadU(d4, rows + kPanelDepth + k);
+    const auto c = hn::LoadU(d4, rows + 2 * kPanelDepth + k);
+    const auto e = hn::LoadU(d4, rows + 3 * kPanelDepth + k);
+    const auto ab_low = hn::BitCast(d2, hn::InterleaveLower(d4, a, b));
+    const auto ab_high = hn::BitCast(d2, hn::InterleaveUpper(d4, a, b));
+    const auto ce_low = hn::BitCast(d2, hn::InterleaveLower(d4, c, e));
+    const auto ce_high = hn::BitCast(d2, hn::InterleaveUpper(d4, c, e));
+    float* to = PanelAt(panel, row, k);
+    hn::StoreU(hn::BitCast(d4, hn::InterleaveLower(d2, ab_low, ce_low)), d4, to);
+    hn::StoreU(hn::BitCast(d4, hn::InterleaveUpper(d2, ab_low, ce_low)), d4, to + kPanelColumns);
+    hn::StoreU(hn::BitCast(d4, hn::InterleaveLower(d2, ab_high, ce_high)), d4, to + 2 * kPanelColumns);
+    hn::StoreU(hn::BitCast(d4, hn::InterleaveUpper(d2, ab_high, ce_high)), d4, to + 3 * kPanelColumns);
+  }
+#endif
+}
+
+// Fills the panel with rows [row, row + rows) of w, columns [k0, k0 + depth); missing rows are zero.
+void Pack(const Matrix& w, std::size_t row, std::size_t rows, std::size_t k0, std::size_t depth, Panel& panel) {
+  const TensorTypeInfo& info = InfoOf(w.type);
+  const std::size_t row_bytes = w.row_bytes();
+  const std::byte* from = w.data + row * row_bytes + k0 / info.block_elements * info.block_bytes;
+  HWY_ALIGN float four[4 * kPanelDepth];
+  for (std::size_t r = 0; r < kMatMulRowBlock; r += 4) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      float* to = four + i * kPanelDepth;
+      if (r + i < rows) {
+        DequantizeRun(w.type, from + (r + i) * row_bytes, depth, to);
+      } else {
+        std::memset(to, 0, depth * sizeof(float));
+      }
+    }
+    Transpose4(four, depth, panel, r);
+  }
+}
+
+// One token against the whole block: more independent chains than PanelKernel<1> has, to cover the latency of each.
+template <Init kInit>
+HWY_INLINE void OneToken(const float* x, std::size_t depth, const Panel& panel, float* y) {
+  constexpr std::size_t kVectors = kMatMulRowBlock / kLanes;
+  const DF d;
+  VF sum[kVectors];
+  HWY_UNROLL(32)
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    sum[v] = kInit == Init::kZero ? hn::Zero(d) : hn::LoadU(d, y + v * kLanes);
+  }
+  for (std::size_t k = 0; k < depth; ++k) {
+    const VF value = hn::Set(d, x[k]);
+    HWY_UNROLL(32)
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const float* w = panel.values + (v / 2 * kPanelDepth + k) * kPanelColumns + v % 2 * kLanes;
+      sum[v] = hn::MulAdd(value, hn::Load(d, w), sum[v]);
+    }
+  }
+  HWY_UNROLL(32)
+  for (std::size_t v = 0; v < kVectors; ++v) hn::StoreU(sum[v], d, y + v * kLanes);
+}
+
+struct Call {
+  const Matrix& w;
+  const float* x;
+  std::size_t tokens;
+  float* y;
+  std::size_t y_stride;
+};
+
+// y of all tokens and a whole block of rows, continued by the panel's columns.
+template <Init kInit>
+void MultiplyBlock(const Call& call, std::size_t row, std::size_t k0, std::size_t depth, const Panel& panel) {
+  if (call.tokens == 1) return OneToken<kInit>(call.x + k0, depth, panel, call.y + row);
+  for (std::size_t p = 0; p < kBlockPanels; ++p) {
+    for (std::size_t t = 0; t < call.tokens; t += kPanelRows) {
+      PanelRows<kInit>(std::min(kPanelRows, call.tokens - t),
+                       PanelInputs{.x = call.x + t * call.w.cols + k0,
+                                   .x_stride = call.w.cols,
+                                   .w = panel.values + p * kPanelDepth * kPanelColumns,
+                                   .w_stride = kPanelColumns,
+                                   .depth = depth,
+                                   .y = call.y + t * call.y_stride + row + p * kPanelColumns,
+                                   .y_stride = call.y_stride,
+                                   .scale = nullptr});
+    }
+  }
+}
+
+// As MultiplyBlock for a block cut short by the end of the rows: through a whole block of outputs on the side.
+void MultiplyPart(const Call& call, RowRange rows, std::size_t k0, std::size_t depth, const Panel& panel) {
+  HWY_ALIGN float side[kMatMulRowBlock];
+  const std::size_t bytes = (rows.end - rows.begin) * sizeof(float);
+  for (std::size_t t = 0; t < call.tokens; ++t) {
+    float* y = call.y + t * call.y_stride + rows.begin;
+    std::memset(side, 0, sizeof(side));
+    if (k0 != 0) std::memcpy(side, y, bytes);
+    OneToken<Init::kLoad>(call.x + t * call.w.cols + k0, depth, panel, side);
+    std::memcpy(y, side, bytes);
+  }
+}
+
+void Step(const Call& call, RowRange rows, std::size_t row, std::size_t k0, Panel& panel) {
+  const std::size_t depth = std::min(kPanelDepth, call.w.cols - k0);
+  const std::size_t count = std::min(kMatMulRowBlock, rows.end - row);
+  Pack(call.w, row, count, k0, depth, panel);
+  if (count < kMatMulRowBlock) return MultiplyPart(call, {row, row + count}, k0, depth, panel);
+  if (k0 == 0) return MultiplyBlock<Init::kZero>(call, row, k0, depth, panel);
+  MultiplyBlock<Init::kLoad>(call, row, k0, depth, panel);
+}
+
+void MatMul(const Matrix& w, const float* x, std::size_t tokens, RowRange rows, float* y, std::size_t y_stride) {
+  const Call call{w, x, tokens, y, y_stride};
+  Panel panel;
+  if (tokens < kStreamingTokens) {
+    for (std::size_t row = rows.begin; row < rows.end; row += kMatMulRowBlock) {
+      for (std::size_t k0 = 0; k0 < w.cols; k0 += kPanelDepth) Step(call, rows, row, k0, panel);
+    }
+    return;
+  }
+  // Columns outermost: the tokens' slice of 256 columns stays in the second-level cache for all rows.
+  for (std::size_t k0 = 0; k0 < w.cols; k0 += kPanelDepth) {
+    for (std::size_t row = rows.begin; row < rows.end; row += kMatMulRowBlock) Step(call, rows, row, k0, panel);
+  }
+}
+
+void Dequantize(TensorType type, const std::byte* data, std::size_t n, float* out) { DequantizeAny(type, data, n, out); }
+
+std::string_view Target() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace kvist::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kvist::kernels {
+
+HWY_EXPORT(MatMul);
+HWY_EXPORT(Dequantize);
+HWY_EXPORT(Target);
+
+void MatMul(const Matrix& w, const float* x, std::size_t tokens, RowRange rows, float* y, std::size_t y_stride) {
+  HWY_DYNAMIC_DISPATCH(MatMul)(w, x, tokens, rows, y, y_stride);
+}
+
+void Dequantize(TensorType type, const std::byte* data, std::size_t n, float* out) {
+  HWY_DYNAMIC_DISPATCH(Dequantize)(type, data, n, out);
+}
+
+std::string_view TargetName() { return HWY_DYNAMIC_DISPATCH(Target)(); }
+
+}  // namespace kvist::kernels
+#endif  // HWY_ONCE
