@@ -35,12 +35,16 @@ test: build model
 demo: build model
 	@tools/demo/demo --bin build/release --model "$$(tools/setup/fetch-model)"
 
+# One program per group, bench/GROUP_bench.cc; each prints `figure ratio goal ok|short` and fails if one is short.
+BENCH_GROUPS = $(patsubst bench/%_bench.cc,%,$(wildcard bench/*_bench.cc))
+
 bench:
+	@case " $(BENCH_GROUPS) " in *" $(or $(strip $(GROUP)),none) "*) ;; \
+	  *) echo "make bench: GROUP='$(GROUP)' is not one of: $(BENCH_GROUPS)" >&2; exit 2 ;; esac
 	@tools/setup/install-packages bench
-	@tools/bench/run-group --check "$(strip $(GROUP))"
 	@cmake --preset bench --log-level=WARNING
 	@cmake --build --preset bench --parallel $(JOBS)
-	@KVIST_MODEL="$$(tools/setup/fetch-model)" tools/bench/run-group "$(strip $(GROUP))" build/bench
+	@KVIST_MODEL="$$(tools/setup/fetch-model)" build/bench/bench/$(strip $(GROUP))_bench
 
 soak: build model
 	@KVIST_MODEL="$$(tools/setup/fetch-model)" ctest --preset release --label-regex 'soak|crash|process|conformance' \

@@ -1,0 +1,96 @@
+// kvist status: what a store holds and what became of the requests it got.
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "cachestore/prefix_store.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "tools/cli/command.h"
+#include "tools/cli/quantity.h"
+#include "tools/cli/store_flag.h"
+
+namespace kvist::cli {
+namespace {
+
+struct StatusFlags {
+  StoreFlag store;
+  bool json = false;
+};
+
+using Json = nlohmann::ordered_json;
+
+Json ToJson(const TierStats& tier) {
+  return {{"blocks", tier.blocks}, {"bytes", tier.bytes}, {"capacity_bytes", tier.capacity_bytes}};
+}
+
+Json ToJson(const StoreStats& stats) {
+  return {{"dram", ToJson(stats.dram)},
+          {"nvme", ToJson(stats.nvme)},
+          {"namespaces", stats.namespaces},
+          {"leased_blocks", stats.leased_blocks},
+          {"hit_blocks_dram", stats.hit_blocks_dram},
+          {"hit_blocks_nvme", stats.hit_blocks_nvme},
+          {"miss_blocks", stats.miss_blocks},
+          {"committed_blocks", stats.committed_blocks},
+          {"duplicate_commits", stats.duplicate_commits},
+          {"evicted_blocks_dram", stats.evicted_blocks_dram},
+          {"evicted_blocks_nvme", stats.evicted_blocks_nvme},
+          {"expired_blocks", stats.expired_blocks},
+          {"corrupt_blocks", stats.corrupt_blocks},
+          {"write_back_pending", stats.write_back_pending},
+          {"device_errors", stats.device_errors}};
+}
+
+void PrintTier(std::string_view name, const TierStats& tier) {
+  fmt::print("{:<6}{:>10} blocks  {:>10} of {}\n", name, tier.blocks, HumanBytes(tier.bytes),
+             HumanBytes(tier.capacity_bytes));
+}
+
+void Print(const StoreStats& stats) {
+  PrintTier("dram", stats.dram);
+  PrintTier("nvme", stats.nvme);
+  const std::pair<std::string_view, std::uint64_t> rows[] = {
+      {"namespaces", stats.namespaces},
+      {"blocks leased now", stats.leased_blocks},
+      {"blocks hit in dram", stats.hit_blocks_dram},
+      {"blocks hit in nvme", stats.hit_blocks_nvme},
+      {"blocks missed", stats.miss_blocks},
+      {"blocks committed", stats.committed_blocks},
+      {"committed twice", stats.duplicate_commits},
+      {"evicted from dram", stats.evicted_blocks_dram},
+      {"evicted from nvme", stats.evicted_blocks_nvme},
+      {"expired", stats.expired_blocks},
+      {"corrupt, so missed", stats.corrupt_blocks},
+      {"waiting for nvme", stats.write_back_pending},
+      {"device errors", stats.device_errors},
+  };
+  for (const auto& [name, value] : rows) fmt::print("{:<20}{:>12}\n", name, value);
+}
+
+Outcome Run(const StatusFlags& flags) {
+  auto store = Open(flags.store, /*existing=*/true);
+  if (!store.ok()) return Outcome::Failure(ExitCode::kStore, store.status());
+  const auto stats = (*store)->Stats();
+  if (!stats.ok()) return Outcome::Failure(ExitCode::kStore, stats.status());
+  if (flags.json) {
+    fmt::print("{}\n", ToJson(*stats).dump(2));
+  } else {
+    Print(*stats);
+  }
+  return Outcome::Ok();
+}
+
+}  // namespace
+
+Command AddStatus(CLI::App& parent) {
+  auto flags = std::make_shared<StatusFlags>();
+  CLI::App* app = parent.add_subcommand("status", "What a store holds, and its counters since it was opened");
+  flags->store.Add(*app, /*required=*/true);
+  app->add_flag("--json", flags->json, "One JSON object on stdout");
+  return {app, [flags] { return Run(*flags); }};
+}
+
+}  // namespace kvist::cli

@@ -1,0 +1,45 @@
+#include "tools/cli/store_flag.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "fmt/format.h"
+#include "src/client/open_store.h"
+
+namespace kvist::cli {
+namespace {
+
+constexpr std::string_view kUnix = "unix:";
+constexpr std::string_view kLocal = "local:";
+constexpr const char* kFormatFile = "FORMAT";  // every store directory has one (cachestore/tier/nvme_tier.h)
+
+}  // namespace
+
+void StoreFlag::Add(CLI::App& app, bool required) {
+  auto* option = app.add_option("--store", url,
+                                required ? "unix:SOCKET of a running kvistd, or a store's folder"
+                                         : "unix:SOCKET of a running kvistd, or a folder; none: no cache")
+                     ->type_name("URL");
+  if (required) option->required();
+}
+
+bool StoreFlag::embedded() const { return !url.empty() && !std::string_view(url).starts_with(kUnix); }
+
+std::string StoreFlag::directory() const {
+  if (!embedded()) return {};
+  return std::string_view(url).starts_with(kLocal) ? url.substr(kLocal.size()) : url;
+}
+
+absl::StatusOr<std::unique_ptr<PrefixStore>> Open(const StoreFlag& flag, bool existing) {
+  if (existing && flag.embedded()) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(std::filesystem::path(flag.directory()) / kFormatFile, ignored)) {
+      return absl::NotFoundError(fmt::format(
+          "{} holds no store. Name the folder given to `kvist generate --store`, or a daemon's unix:SOCKET.",
+          flag.directory()));
+    }
+  }
+  return OpenStore(flag.url, OpenStoreOptions{});
+}
+
+}  // namespace kvist::cli
