@@ -171,6 +171,12 @@ absl::Status VerifyRecordPayload(std::span<const std::byte> record, const Record
   return absl::OkStatus();
 }
 
+std::span<const TokenId> RecordTokens(std::span<const std::byte> record) {
+  // Sound: records are 4 KiB-aligned, and the bytes were written as TokenIds by memcpy.
+  return {reinterpret_cast<const TokenId*>(record.data() + kFixedBytes),
+          Get<std::uint32_t>(record, kBlockTokensAt)};
+}
+
 bool RecordTokensEqual(std::span<const std::byte> record, std::span<const TokenId> tokens) {
   if (record.size() < kFixedBytes + tokens.size_bytes()) return false;
   if (Get<std::uint32_t>(record, kBlockTokensAt) != tokens.size()) return false;

@@ -63,6 +63,9 @@ absl::StatusOr<RecordHeader> ReadRecordHeader(std::span<const std::byte> record)
 // Checks every layer chunk's checksum. DataLoss names the first bad layer. Needs a valid header.
 absl::Status VerifyRecordPayload(std::span<const std::byte> record, const RecordShape& shape);
 
+// The token ids of a sealed record, in place.
+std::span<const TokenId> RecordTokens(std::span<const std::byte> record);
+
 // Whether the record holds exactly these tokens, compared one by one.
 bool RecordTokensEqual(std::span<const std::byte> record, std::span<const TokenId> tokens);
 

@@ -1,0 +1,81 @@
+// Acquisition: one Acquire whose chain is partly on NVMe. Fetches the missing blocks, several at a time and in chain
+// order, and ends with a lease on the longest readable prefix.
+// Thread safety: any thread; keeps itself alive while fetches are under way.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "cachestore/movement/pending_call.h"
+#include "cachestore/movement/promotion.h"
+#include "cachestore/prefix_store.h"
+#include "cachestore/tier/dram_tier.h"
+#include "cachestore/tier/nvme_tier.h"
+
+namespace kvist {
+
+struct HitCounters {
+  std::atomic<std::uint64_t> dram = 0;
+  std::atomic<std::uint64_t> nvme = 0;
+  std::atomic<std::uint64_t> miss = 0;
+};
+
+class Acquisition : public std::enable_shared_from_this<Acquisition> {
+ public:
+  // Enough to keep a drive busy with 1 MiB blocks; two acquisitions fill the tier's default queue.
+  static constexpr std::size_t kFetchesInFlightMax = 16;
+  using Call = PendingCall<absl::StatusOr<Lease>>;
+
+  struct Parts {
+    std::shared_ptr<DramTier> dram;
+    NvmeTier* nvme = nullptr;
+    Promotion* promotion = nullptr;
+    HitCounters* hits = nullptr;
+  };
+  struct Request {
+    NamespaceId ns;
+    RecordShape shape;
+    std::vector<BlockKey> keys;
+    absl::Time now;
+    absl::Time expires;  // of what is leased
+  };
+
+  // Leases what is in DRAM; if that isn't all there is, `call` completes later. `tokens`: of all keys.
+  // `alive` is held until the end.
+  static void Start(const Parts& parts, Request request, std::span<const TokenId> tokens, std::shared_ptr<Call> call,
+                    std::shared_ptr<void> alive);
+
+  Acquisition(const Parts& parts, Request request, std::shared_ptr<Call> call, std::shared_ptr<void> alive)
+      : parts_(parts), request_(std::move(request)), call_(std::move(call)), alive_(std::move(alive)) {}
+  ~Acquisition() { parts_.dram->Release(blocks_); }
+  Acquisition(const Acquisition&) = delete;
+  Acquisition& operator=(const Acquisition&) = delete;
+
+ private:
+  std::size_t Reachable() const;  // the chain's length as far as both tiers know
+  void Pump() ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnFetched(std::size_t index, absl::StatusOr<DramBlockRef> block) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Finish() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const Parts parts_;
+  const Request request_;
+  const std::shared_ptr<Call> call_;
+  const std::shared_ptr<void> alive_;
+  std::vector<TokenId> tokens_;        // a copy, made if fetching outlives the caller's
+  std::vector<Tier> sources_;          // one per key
+  std::vector<DramBlockRef> blocks_;   // one per key, leased; null while not in DRAM. An element has one writer.
+
+  absl::Mutex mutex_;
+  std::size_t limit_ ABSL_GUARDED_BY(mutex_) = 0;  // blocks that can still be had
+  std::size_t next_ ABSL_GUARDED_BY(mutex_) = 0;   // first not looked at
+  std::size_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace kvist
