@@ -2,7 +2,10 @@
 add_library(kvist_flags INTERFACE)
 target_include_directories(kvist_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(kvist_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wundef -Werror)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor;-Woverloaded-virtual;-Wundef;-Werror>
+  # nvcc's generated host code does not pass -Wpedantic, -Wshadow or -Wundef.
+  # 2810: it takes an assignment from a [[nodiscard]] call for a discarded one.
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Werror;-diag-suppress=2810>)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(kvist_flags INTERFACE -Wthread-safety)
 endif()
