@@ -1,9 +1,11 @@
 // Engine figures on the real model: TTFT of a 3,000-token prompt that hits in DRAM, and after a restart on NVMe,
 // against the same prompt cold.
-// Usage: engine_bench MODEL.gguf STORE_DIR (made and removed by the caller)
+// The model: $KVIST_MODEL (make bench sets it). The store: a folder under /var/tmp (a disk even where /tmp is memory),
+// removed at the end.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -108,10 +110,18 @@ int Run(const std::string& model_path, const std::string& directory) {
 }  // namespace
 }  // namespace kvist
 
-int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: engine_bench MODEL.gguf STORE_DIR\n");
+int main() {
+  const char* model = std::getenv("KVIST_MODEL");
+  if (model == nullptr) {
+    std::fprintf(stderr, "engine_bench: set KVIST_MODEL to a GGUF file; `make bench GROUP=engine` does\n");
     return 2;
   }
-  return kvist::Run(argv[1], argv[2]);
+  std::string folder = "/var/tmp/kvist-bench-XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) {
+    std::perror("engine_bench: /var/tmp");
+    return 2;
+  }
+  const int status = kvist::Run(model, folder);
+  std::filesystem::remove_all(folder);
+  return status;
 }
