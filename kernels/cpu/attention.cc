@@ -218,8 +218,10 @@ std::size_t AttentionScratchFloats(std::size_t head_dim) {
 void SiluMul(float* gate, const float* up, std::size_t n) {
   const DF d;
   const VF one = hn::Set(d, 1.0f);
+  // Highway's Exp wraps round above about 88.7; e^88 makes the quotient as good as zero.
+  const VF most = hn::Set(d, 88.0f);
   const auto silu = [&](VF g, VF u) HWY_ATTR {
-    return hn::Mul(hn::Div(g, hn::Add(one, hn::Exp(d, hn::Neg(g)))), u);
+    return hn::Mul(hn::Div(g, hn::Add(one, hn::Exp(d, hn::Min(hn::Neg(g), most)))), u);
   };
   std::size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) hn::StoreU(silu(hn::LoadU(d, gate + i), hn::LoadU(d, up + i)), d, gate + i);

@@ -37,11 +37,26 @@ HWY_INLINE const std::uint8_t* AsU8(const std::byte* p) { return reinterpret_cas
 HWY_INLINE VU32 LoadBytes(const std::byte* p) { return hn::PromoteTo(DU32(), hn::LoadU(DU8(), AsU8(p))); }
 HWY_INLINE VF ToFloat(VU32 v) { return hn::ConvertTo(DF(), hn::BitCast(DI32(), v)); }
 
+HWY_INLINE VF PromoteHalf(hn::Vec<DU16> half) {
+#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SCALAR
+  // No instruction for it, and Highway's stand-in turns infinity into a number. Shifted into place, the exponent is 112
+  // short, which a multiplication mends, subnormals included; infinities and NaNs then get the top exponent.
+  const VU32 bits = hn::PromoteTo(DU32(), half);
+  const VU32 magnitude = hn::And(bits, hn::Set(DU32(), 0x7fffu));
+  const VU32 sign = hn::ShiftLeft<16>(hn::Sub(bits, magnitude));
+  const VF scaled = hn::Mul(hn::BitCast(DF(), hn::ShiftLeft<13>(magnitude)), hn::Set(DF(), 0x1p112f));
+  const auto special = hn::Gt(hn::BitCast(DI32(), magnitude), hn::Set(DI32(), 0x7bff));
+  const VI32 top = hn::IfThenElseZero(special, hn::Set(DI32(), 0x7f800000));
+  return hn::BitCast(DF(), hn::Or(hn::Or(hn::BitCast(DU32(), scaled), sign), hn::BitCast(DU32(), top)));
+#else
+  return hn::PromoteTo(DF(), hn::BitCast(hn::Rebind<hwy::float16_t, DF>(), half));
+#endif
+}
+
 HWY_INLINE void DequantizeF16(const std::byte* data, std::size_t n, float* out) {
-  using DF16 = hn::Rebind<hwy::float16_t, DF>;
   for (std::size_t i = 0; i < n; i += kLanes) {
     const auto half = hn::LoadU(DU16(), reinterpret_cast<const std::uint16_t*>(data + 2 * i));
-    hn::StoreU(hn::PromoteTo(DF(), hn::BitCast(DF16(), half)), DF(), out + i);
+    hn::StoreU(PromoteHalf(half), DF(), out + i);
   }
 }
 
