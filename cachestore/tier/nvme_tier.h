@@ -30,6 +30,9 @@
 
 namespace kvist {
 
+// Touches reach the index at the latest after this.
+inline constexpr absl::Duration kTouchFlushInterval = absl::Seconds(10);
+
 class FileSystem;  // cachestore/io/file.h: the seam that fault injection wraps
 
 struct NvmeTierOptions {
@@ -72,6 +75,9 @@ class NvmeTier {
   virtual ~NvmeTier() = default;
 
   virtual const KeyHasher::Secret& secret() const = 0;
+  // The newest wall-clock time that an earlier process recorded here (InfinitePast: none): a clock that now reads
+  // earlier has gone back.
+  virtual absl::Time newest_time() const = 0;
 
   // Namespaces are durable before Put returns. Put of an existing id replaces its ttl.
   struct StoredNamespace {
@@ -101,6 +107,7 @@ class NvmeTier {
 
   // Moves the block to the recent end of the eviction order and sets its expiry. Reaches the disk in batches
   // (at the latest every kTouchFlushInterval, at Flush and at close): a crash may forget the newest touches.
+  // `keys` in the chain's order, head first: parents are made younger than their children.
   virtual void Touch(std::span<const BlockKey> keys, std::int64_t expires_unix_s) = 0;
   // Sets the durable pin count.
   virtual absl::Status SetPins(const BlockKey& key, std::uint32_t pins) = 0;

@@ -1,0 +1,72 @@
+// The durable index of one store directory: RocksDB with the column families blocks, namespaces, segments and meta.
+// Its memory is bounded (one block cache, filters and write buffers charged to it). Reads happen when the store
+// opens; afterwards the resident summary answers, and only batches are written here.
+//
+// Thread safety: any thread; the order of concurrent Apply calls is the caller's to establish.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cachestore/index/index_records.h"
+#include "cachestore/key/key_hasher.h"
+
+namespace kvist {
+
+struct BlockIndexOptions {
+  std::string directory;
+  // Block cache, and in it index and filter blocks and write buffers. The index is read once, at open.
+  std::uint64_t memory_bytes = std::uint64_t{64} << 20;
+};
+
+// Changes that become visible and durable together. Applied in the order: deletes, then puts.
+struct IndexBatch {
+  std::vector<BlockKey> delete_blocks;
+  std::vector<std::pair<BlockKey, BlockEntry>> put_blocks;
+  std::vector<std::pair<NamespaceId, NamespaceEntry>> put_namespaces;
+  std::vector<std::uint64_t> delete_segments;
+  std::vector<std::pair<std::uint64_t, SegmentEntry>> put_segments;
+  std::optional<absl::Time> newest_time;
+
+  bool empty() const {
+    return delete_blocks.empty() && put_blocks.empty() && put_namespaces.empty() && delete_segments.empty() &&
+           put_segments.empty() && !newest_time;
+  }
+};
+
+enum class IndexSync : std::uint8_t { kYes, kNo };  // kNo: a crash may forget it
+
+class BlockIndex {
+ public:
+  static constexpr std::uint32_t kFormatVersion = 1;
+
+  // Opens or creates. DataLoss: damaged, says how to start over; FailedPrecondition: other format version;
+  // ResourceExhausted, PermissionDenied, Unavailable as the file system has it.
+  static absl::StatusOr<std::unique_ptr<BlockIndex>> Open(const BlockIndexOptions& options);
+  virtual ~BlockIndex() = default;
+
+  // Random per store, made when the index was created.
+  virtual const KeyHasher::Secret& secret() const = 0;
+  // The newest wall-clock time recorded before this open; InfinitePast if none.
+  virtual absl::Time newest_time() const = 0;
+
+  // All or nothing. After an error nothing of it is visible in this process, but a crash may bring it back. A full
+  // disk is not for ever: each call first tries to leave the error state that the last one caused.
+  virtual absl::Status Apply(const IndexBatch& batch, IndexSync sync) = 0;
+
+  // An entry that cannot be decoded is passed over and counted: a miss.
+  virtual absl::Status ForEachBlock(const std::function<void(const BlockKey&, const BlockEntry&)>& visit) = 0;
+  virtual absl::Status ForEachNamespace(const std::function<void(const NamespaceId&, NamespaceEntry)>& visit) = 0;
+  virtual absl::Status ForEachSegment(const std::function<void(std::uint64_t, const SegmentEntry&)>& visit) = 0;
+  virtual std::uint64_t undecodable() const = 0;
+};
+
+}  // namespace kvist

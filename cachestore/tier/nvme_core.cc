@@ -1,0 +1,104 @@
+#include "cachestore/tier/nvme_core.h"
+
+#include <sys/random.h>
+
+#include <new>
+
+#include "absl/time/clock.h"
+#include "spdlog/spdlog.h"
+
+namespace kvist {
+
+std::uint64_t NvmeCore::Remove(const BlockKey& key) {
+  const std::optional<BlockEntry> entry = summary.Erase(key);
+  if (!entry) return 0;
+  deletes.push_back({key, entry->extent, entry->record_bytes});
+  return summary.PayloadBytes(*entry);
+}
+
+bool NvmeCore::RemoveExtent(const BlockKey& key, const ExtentStamp& extent) {
+  const BlockEntry* entry = summary.Find(key);
+  return entry != nullptr && entry->extent == extent && Remove(key) > 0;
+}
+
+absl::Status NvmeCore::ApplyWithDeletes(IndexBatch batch) {
+  std::vector<Removed> taken;
+  {
+    absl::MutexLock lock(&mutex);
+    taken.swap(deletes);
+  }
+  batch.delete_blocks.reserve(batch.delete_blocks.size() + taken.size());
+  for (const Removed& removed : taken) batch.delete_blocks.push_back(removed.key);
+  absl::Status status = index->Apply(batch, IndexSync::kYes);
+  absl::MutexLock lock(&mutex);
+  if (status.ok()) {
+    for (const Removed& removed : taken) space.Release(removed.extent, removed.record_bytes);
+  } else {
+    deletes.insert(deletes.end(), taken.begin(), taken.end());
+  }
+  return status;
+}
+
+absl::Status NvmeCore::FlushDeletes() {
+  absl::MutexLock order(&index_mutex);
+  {
+    absl::MutexLock lock(&mutex);
+    if (deletes.empty()) return absl::OkStatus();
+  }
+  return ApplyWithDeletes({});
+}
+
+bool NvmeCore::DropBad(const BlockKey& key, const ExtentStamp& extent, const absl::Status& why) {
+  spdlog::error("block {} in segment {} at {} is dropped: {}", key.ToHex(), extent.segment, extent.offset,
+                std::string(why.message()));
+  absl::MutexLock lock(&mutex);
+  // OutOfRange: the segment was truncated under us.
+  if (absl::IsDataLoss(why) || absl::IsOutOfRange(why)) {
+    ++counters.corrupt_blocks;
+  } else {
+    ++counters.device_errors;
+  }
+  return RemoveExtent(key, extent);
+}
+
+absl::Status NvmeCore::SyncSegment(Segment* segment) {
+  IoRequest sync;
+  sync.kind = IoRequest::Kind::kSyncData;
+  sync.file = segment->file.get();
+  IoRequest* request = &sync;
+  absl::Status synced = RunAll(*write_io, {&request, 1})[0];
+  if (synced.ok()) return synced;
+  absl::MutexLock lock(&mutex);
+  ++counters.device_errors;
+  space.Fail(segment->id);
+  return synced;
+}
+
+std::uint64_t FirstSegmentGeneration() {
+  std::uint64_t generation = 0;
+  if (::getrandom(&generation, sizeof generation, 0) != sizeof generation) {
+    generation = static_cast<std::uint64_t>(absl::GetCurrentTimeNanos());
+  }
+  return generation >> 1;  // room to count up
+}
+
+absl::Status VerifyRecord(std::span<const std::byte> record, const BlockKey& key, const BlockEntry& entry) {
+  absl::StatusOr<RecordHeader> header = ReadRecordHeader(record);
+  if (!header.ok()) return header.status();
+  if (header->extent != entry.extent) return absl::DataLossError("the record is of another place or generation");
+  if (header->key != key || header->ns != entry.ns || header->parent != entry.parent) {
+    return absl::DataLossError("the record is of another block");
+  }
+  if (header->shape.record_bytes() != record.size()) return absl::DataLossError("the record is of another size");
+  return VerifyRecordPayload(record, header->shape);
+}
+
+AlignedBuffer::AlignedBuffer(std::size_t bytes)
+    : memory_(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{kRecordAlignment}))),
+      bytes_(memory_.get(), bytes) {}
+
+void AlignedBuffer::Free::operator()(std::byte* memory) const {
+  ::operator delete(memory, std::align_val_t{kRecordAlignment});
+}
+
+}  // namespace kvist

@@ -1,0 +1,269 @@
+#include "cachestore/tier/nvme_tier.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "cachestore/io/file.h"
+#include "cachestore/tier/nvme_core.h"
+#include "cachestore/tier/nvme_reader.h"
+#include "cachestore/tier/nvme_recovery.h"
+#include "cachestore/tier/nvme_writer.h"
+#include "fmt/format.h"
+#include "spdlog/spdlog.h"
+
+namespace kvist {
+namespace {
+
+// The smallest segment that makes sense: 8 of the smallest records.
+constexpr std::uint64_t kSegmentBytesMin = 8 * 2 * kRecordAlignment;
+// Threads that reap reads and verify them: XXH3 runs at memory speed, so one keeps up with one drive; a second keeps
+// the ring fed while the first verifies, where there are cores for it.
+constexpr unsigned kReadThreadsMax = 2;
+constexpr unsigned kCoresPerReadThread = 4;
+
+std::uint64_t RoundDown(std::uint64_t bytes) { return bytes / kRecordAlignment * kRecordAlignment; }
+
+NvmeBlock AsBlock(const BlockKey& key, const BlockEntry& e) {
+  return {e.ns, key, e.parent, e.record_bytes, e.expires_unix_s, e.pins};
+}
+
+class NvmeTierImpl final : public NvmeTier {
+ public:
+  explicit NvmeTierImpl(const NvmeTierOptions& options) : core_(options), writer_(&core_) {}
+
+  ~NvmeTierImpl() override {
+    writer_.Stop();
+    reader_.reset();
+    if (core_.index == nullptr) return;
+    if (absl::Status s = core_.FlushDeletes(); !s.ok()) {
+      spdlog::warn("closing the NVMe tier: {}", std::string(s.message()));
+    }
+  }
+
+  absl::Status Init() {
+    if (absl::Status s = ChooseSizes(); !s.ok()) return s;
+    if (core_.options.file_system == nullptr) core_.own_file_system = NewPosixFileSystem();
+    core_.fs = core_.own_file_system ? core_.own_file_system.get() : core_.options.file_system;
+    absl::StatusOr<StoreDirectory> directory = EnterStoreDirectory(*core_.fs, core_.options.directory);
+    if (!directory.ok()) return directory.status();
+    core_.directory = *std::move(directory);
+    RaiseOpenFilesLimit(core_.segments_max);
+    core_.files = std::make_unique<DataFiles>(core_.fs);
+    if (absl::Status s = core_.files->Probe(core_.directory.segments()); !s.ok()) return s;
+    BlockIndexOptions index_options;
+    index_options.directory = core_.directory.index();
+    absl::StatusOr<std::unique_ptr<BlockIndex>> index = BlockIndex::Open(index_options);
+    if (!index.ok()) return index.status();
+    core_.index = *std::move(index);
+    if (absl::Status s = FinishStoreDirectory(*core_.fs, core_.directory); !s.ok()) return s;
+    if (absl::Status s = OpenEngines(); !s.ok()) return s;
+    if (absl::Status s = RecoverNvme(core_); !s.ok()) return s;
+    if (absl::Status s = core_.FlushDeletes(); !s.ok()) return s;
+    if (absl::Status s = NvmeSpaceMaker(&core_).Shrink(); !s.ok()) return s;
+    reader_ = std::make_unique<NvmeReader>(&core_, [this] { writer_.Wake(); });
+    writer_.Start();
+    return absl::OkStatus();
+  }
+
+  const KeyHasher::Secret& secret() const override { return core_.index->secret(); }
+  absl::Time newest_time() const override { return core_.index->newest_time(); }
+
+  absl::Status PutNamespace(const StoredNamespace& stored) override {
+    const std::size_t record = RecordShapeOf(stored.ns.spec).record_bytes();
+    if (record > core_.segment_bytes) {
+      return absl::InvalidArgumentError(fmt::format(
+          "blocks of this namespace take {} bytes, a segment has {}: raise the NVMe capacity to at least {} and the "
+          "segment size to at least {}",
+          record, core_.segment_bytes, record * kSegmentsMin, record));
+    }
+    absl::MutexLock order(&core_.index_mutex);
+    NamespaceEntry entry{stored.ns.spec, stored.ttl};
+    IndexBatch batch;
+    batch.put_namespaces.emplace_back(stored.ns.id, entry);
+    batch.newest_time = core_.options.clock->Wall();
+    if (absl::Status s = core_.index->Apply(batch, IndexSync::kYes); !s.ok()) return s;
+    absl::MutexLock lock(&core_.mutex);
+    core_.summary.SetPayloadBytes(stored.ns.id, entry.spec.payload_bytes());
+    core_.namespaces[stored.ns.id] = std::move(entry);
+    return absl::OkStatus();
+  }
+
+  std::vector<StoredNamespace> Namespaces() const override {
+    absl::ReaderMutexLock lock(&core_.mutex);
+    std::vector<StoredNamespace> all;
+    for (const auto& [id, entry] : core_.namespaces) all.push_back({{id, entry.spec}, entry.ttl});
+    return all;
+  }
+
+  void RegisterBuffer(std::span<std::byte> memory) override {
+    for (AsyncIo* io : {core_.read_io.get(), core_.write_io.get()}) {
+      if (absl::Status s = io->RegisterBuffer(memory); !s.ok()) {
+        spdlog::info("{}; transfers pin their pages one by one", std::string(s.message()));
+        return;
+      }
+    }
+  }
+
+  std::optional<NvmeBlock> Find(const BlockKey& key) const override {
+    absl::ReaderMutexLock lock(&core_.mutex);
+    const BlockEntry* entry = core_.summary.Find(key);
+    if (entry == nullptr) return std::nullopt;
+    return AsBlock(key, *entry);
+  }
+
+  void ForEach(const std::function<void(const NvmeBlock&)>& visit) const override {
+    std::vector<ResidentSummary::Item> all;
+    {
+      absl::ReaderMutexLock lock(&core_.mutex);
+      all = core_.summary.All();
+    }
+    for (const auto& [key, entry] : all) visit(AsBlock(key, entry));
+  }
+
+  void Write(const NvmeBlock& block, std::span<std::byte> record, DoneStatus done) override {
+    writer_.Write(block, record, std::move(done));
+  }
+
+  void Read(const BlockKey& key, std::span<std::byte> record, DoneStatus done) override {
+    reader_->Read(key, record, std::move(done));
+  }
+
+  void Touch(std::span<const BlockKey> keys, std::int64_t expires_unix_s) override {
+    absl::MutexLock lock(&core_.mutex);
+    // Keys come in the chain's order: parents end up younger than their children.
+    for (auto key = keys.rbegin(); key != keys.rend(); ++key) core_.summary.Touch(*key, expires_unix_s);
+  }
+
+  absl::Status SetPins(const BlockKey& key, std::uint32_t pins) override {
+    absl::MutexLock order(&core_.index_mutex);
+    IndexBatch batch;
+    std::uint32_t before = 0;
+    {
+      absl::MutexLock lock(&core_.mutex);
+      const BlockEntry* entry = core_.summary.Find(key);
+      if (entry == nullptr) return absl::NotFoundError("not resident");
+      before = entry->pins;
+      // Pinned in memory first: it must not be evicted while the index is written.
+      core_.summary.SetPins(key, std::max(pins, before));
+      batch.put_blocks.emplace_back(key, *core_.summary.Find(key));
+      batch.put_blocks[0].second.pins = pins;
+    }
+    absl::Status status = core_.index->Apply(batch, IndexSync::kYes);
+    absl::MutexLock lock(&core_.mutex);
+    core_.summary.SetPins(key, status.ok() ? pins : before);
+    return status;
+  }
+
+  absl::StatusOr<DropResult> Drop(std::span<const BlockKey> keys) override {
+    const absl::flat_hash_set<BlockKey> wanted(keys.begin(), keys.end());
+    absl::MutexLock order(&core_.index_mutex);
+    writer_.Cancel([&](const NvmeBlock& block) { return wanted.contains(block.key); });
+    return DropOrdered(keys);
+  }
+
+  absl::StatusOr<DropResult> DropNamespace(const NamespaceId& ns) override {
+    absl::MutexLock order(&core_.index_mutex);
+    writer_.Cancel([&](const NvmeBlock& block) { return block.ns == ns; });
+    std::vector<BlockKey> keys;
+    {
+      absl::ReaderMutexLock lock(&core_.mutex);
+      keys = core_.summary.KeysOf(ns);
+    }
+    return DropOrdered(keys);
+  }
+
+  absl::StatusOr<std::uint64_t> DropExpired(std::int64_t now_unix_s) override {
+    absl::MutexLock order(&core_.index_mutex);
+    std::vector<BlockKey> keys;
+    {
+      absl::MutexLock lock(&core_.mutex);
+      keys = core_.summary.Expired(now_unix_s);
+      core_.counters.expired_blocks += keys.size();
+    }
+    const absl::StatusOr<DropResult> dropped = DropOrdered(keys);
+    if (!dropped.ok()) return dropped.status();
+    return dropped->blocks;
+  }
+
+  void Flush(DoneStatus done) override { writer_.Flush(std::move(done)); }
+
+  NvmeTierStats Stats() const override {
+    NvmeTierStats stats;
+    stats.writes_pending = writer_.pending();
+    stats.direct_io = core_.files->direct();
+    absl::ReaderMutexLock lock(&core_.mutex);
+    stats.tier = {core_.summary.blocks(), core_.summary.payload_bytes(), core_.options.capacity_bytes};
+    stats.evicted_blocks = core_.counters.evicted_blocks;
+    stats.expired_blocks = core_.counters.expired_blocks;
+    stats.corrupt_blocks = core_.counters.corrupt_blocks;
+    stats.device_errors = core_.counters.device_errors;
+    stats.bytes_written = core_.counters.bytes_written;
+    stats.bytes_accepted = core_.counters.bytes_accepted;
+    return stats;
+  }
+
+ private:
+  static RecordShape RecordShapeOf(const NamespaceSpec& spec) {
+    return {spec.block_tokens, spec.layers, spec.layer_bytes};
+  }
+
+  absl::Status ChooseSizes() {
+    const NvmeTierOptions& o = core_.options;
+    if (o.clock == nullptr) return absl::InvalidArgumentError("NvmeTierOptions::clock is not set");
+    core_.segment_bytes = RoundDown(std::min(o.segment_bytes, o.capacity_bytes / kSegmentsMin));
+    if (core_.segment_bytes < kSegmentBytesMin) {
+      return absl::InvalidArgumentError(
+          fmt::format("an NVMe capacity of {} bytes in segments of {} is too small: at least {} in segments of {}",
+                      o.capacity_bytes, o.segment_bytes, kSegmentBytesMin * kSegmentsMin, kSegmentBytesMin));
+    }
+    core_.segments_max = o.capacity_bytes / core_.segment_bytes;
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenEngines() {
+    AsyncIoOptions o;
+    o.queue_depth = std::max<std::uint32_t>(core_.options.queue_depth, 1);
+    o.threads = std::clamp(std::thread::hardware_concurrency() / kCoresPerReadThread, 1U, kReadThreadsMax);
+    absl::StatusOr<std::unique_ptr<AsyncIo>> reads = core_.fs->NewAsyncIo(o);
+    if (!reads.ok()) return reads.status();
+    core_.read_io = *std::move(reads);
+    o.threads = 1;
+    // What was refused once is not tried, and logged, again.
+    if (core_.read_io->name() == "threads") o.backend = AsyncIoOptions::Backend::kThreads;
+    absl::StatusOr<std::unique_ptr<AsyncIo>> writes = core_.fs->NewAsyncIo(o);
+    if (!writes.ok()) return writes.status();
+    core_.write_io = *std::move(writes);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<DropResult> DropOrdered(std::span<const BlockKey> keys)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_.index_mutex) {
+    DropResult result;
+    {
+      absl::MutexLock lock(&core_.mutex);
+      for (const BlockKey& key : keys) {
+        const std::uint64_t bytes = core_.Remove(key);
+        result.bytes += bytes;
+        result.blocks += bytes > 0 ? 1 : 0;
+      }
+      if (core_.deletes.empty()) return result;
+    }
+    if (absl::Status s = core_.ApplyWithDeletes({}); !s.ok()) return s;
+    return result;
+  }
+
+  mutable NvmeCore core_;
+  NvmeWriter writer_;
+  std::unique_ptr<NvmeReader> reader_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NvmeTier>> NvmeTier::Open(const NvmeTierOptions& options) {
+  auto tier = std::make_unique<NvmeTierImpl>(options);
+  if (absl::Status status = tier->Init(); !status.ok()) return status;
+  return tier;
+}
+
+}  // namespace kvist
