@@ -36,7 +36,8 @@ TOP_LOGITS = 8
 # Prompts whose top logits at the last prompt position are recorded.
 LOGIT_PROMPTS = ["english_alice", "code_python", "scripts_asian", "emoji", "long_inventory", "chat_several_turns",
                  "whitespace_runs", "numbers"]
-CONTEXT = 4096
+CONTEXT = 4096  # KV cells, shared by the sequences that run side by side
+MAX_SEQUENCES = 40
 F32, F16 = 0, 1  # ggml types
 
 
@@ -85,74 +86,102 @@ def hf_tokenizer(path: str) -> tokenizers.Tokenizer:
 
 
 class Engine:
-    """One llama.cpp context, run over one sequence at a time."""
+    """A llama.cpp context that runs several sequences side by side, so that weights are read once for all."""
 
     BATCH = 512  # tokens
 
     def __init__(self, path: str, kv_type: int, threads: int):
-        self.llm = llama_cpp.Llama(model_path=path, n_ctx=CONTEXT, n_batch=self.BATCH, n_ubatch=self.BATCH,
-                                   n_threads=threads, n_threads_batch=threads, type_k=kv_type, type_v=kv_type,
-                                   flash_attn=False, verbose=False)
-        self.context = self.llm._ctx.ctx
+        self.model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx, params.n_batch, params.n_ubatch = CONTEXT, self.BATCH, self.BATCH
+        params.n_seq_max, params.kv_unified = MAX_SEQUENCES, True
+        params.n_threads = params.n_threads_batch = threads
+        params.type_k = params.type_v = kv_type
+        params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        self.context = llama_cpp.llama_init_from_model(self.model, params)
+        self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
         self.batch = llama_cpp.llama_batch_init(self.BATCH, 0, 1)
-        self.position = 0
 
-    def begin(self, tokens: list[int]) -> np.ndarray:
-        """Starts a sequence; the last token's logits."""
-        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.context), True)
-        self.position = 0
-        for start in range(0, len(tokens), self.BATCH):
-            rows = self.step(tokens[start:start + self.BATCH], every=False)
-        return rows[-1]
+    def close(self) -> None:
+        llama_cpp.llama_batch_free(self.batch)
+        llama_cpp.llama_free(self.context)
+        llama_cpp.llama_model_free(self.model)
 
-    def step(self, tokens: list[int], every: bool) -> list[np.ndarray]:
-        """Logits of each token, or of the last alone."""
+    def decode(self, tokens: list[tuple[int, int, int, bool]]) -> list[np.ndarray]:
+        """Runs (token, position, sequence, wants logits); the logits asked for, in order."""
         batch = self.batch
         batch.n_tokens = len(tokens)
-        for i, token in enumerate(tokens):
-            batch.token[i] = token
-            batch.pos[i] = self.position + i
+        for i, (token, position, sequence, wants) in enumerate(tokens):
+            batch.token[i], batch.pos[i], batch.logits[i] = token, position, wants
             batch.n_seq_id[i] = 1
-            batch.seq_id[i][0] = 0
-            batch.logits[i] = every or i + 1 == len(tokens)
+            batch.seq_id[i][0] = sequence
         if llama_cpp.llama_decode(self.context, batch) != 0:
             sys.exit("llama_decode failed")
-        self.position += len(tokens)
-        wanted = range(len(tokens)) if every else [len(tokens) - 1]
-        return [self.logits_at(i) for i in wanted]
+        return [self.logits_at(i) for i, token in enumerate(tokens) if token[3]]
 
     def logits_at(self, index: int) -> np.ndarray:
         address = llama_cpp.llama_get_logits_ith(self.context, index)
         pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
-        return np.ctypeslib.as_array(pointer, shape=(self.llm.n_vocab(),)).copy()
+        return np.ctypeslib.as_array(pointer, shape=(self.vocabulary,)).copy()
+
+    def steps(self, prompts: list[list[int]], forced: list[list[int]] | None):
+        """Yields the logits of every sequence at each of CONTINUATION steps; goes on with `forced`, else the best."""
+        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.context), True)
+        rows = []
+        for sequence, prompt in enumerate(prompts):
+            for start in range(0, len(prompt), self.BATCH):
+                part = [(token, start + i, sequence, start + i + 1 == len(prompt))
+                        for i, token in enumerate(prompt[start:start + self.BATCH])]
+                rows += self.decode(part)
+        for step in range(CONTINUATION):
+            yield rows
+            if step + 1 == CONTINUATION:
+                return
+            chosen = [f[step] for f in forced] if forced else [int(np.argmax(row)) for row in rows]
+            rows = self.decode([(token, len(prompt) + step, sequence, True)
+                                for sequence, (token, prompt) in enumerate(zip(chosen, prompts))])
 
 
-def greedy(engine: Engine, prompt: list[int]) -> tuple[dict, np.ndarray]:
-    """The best and second-best token and their logits at each of CONTINUATION steps, taking the best; and the logits
-    at the prompt's end."""
-    out = {"tokens": [], "seconds": [], "best_logits": [], "second_logits": []}
-    first = logits = engine.begin(prompt)
-    for step in range(CONTINUATION):
-        best = int(np.argmax(logits))
-        rest = logits.copy()
-        rest[best] = -np.inf
-        second = int(np.argmax(rest))
-        out["tokens"].append(best)
-        out["seconds"].append(second)
-        out["best_logits"].append(round(float(logits[best]), 4))
-        out["second_logits"].append(round(float(logits[second]), 4))
-        if step + 1 < CONTINUATION:
-            logits = engine.step([best], every=False)[0]
+def groups(ids: dict[str, list[int]]) -> list[list[str]]:
+    """Names of prompts that fit into one context together."""
+    out, room = [], 0
+    for name, tokens in ids.items():
+        need = len(tokens) + CONTINUATION
+        if not out or need > room or len(out[-1]) == MAX_SEQUENCES:
+            out.append([])
+            room = CONTEXT
+        out[-1].append(name)
+        room -= need
+    return out
+
+
+def greedy(engine: Engine, prompts: list[list[int]]) -> tuple[list[dict], list[np.ndarray]]:
+    """Per prompt: best and second-best token and their logits at each step, taking the best; and the first logits."""
+    out = [{"tokens": [], "seconds": [], "best_logits": [], "second_logits": []} for _ in prompts]
+    first = []
+    for step, rows in enumerate(engine.steps(prompts, None)):
+        first = first or rows
+        for entry, logits in zip(out, rows):
+            best = int(np.argmax(logits))
+            rest = logits.copy()
+            rest[best] = -np.inf
+            second = int(np.argmax(rest))
+            entry["tokens"].append(best)
+            entry["seconds"].append(second)
+            entry["best_logits"].append(round(float(logits[best]), 4))
+            entry["second_logits"].append(round(float(logits[second]), 4))
+        print(f"\r  step {step + 1}/{CONTINUATION}", end="", file=sys.stderr, flush=True)
+    print("\r", end="", file=sys.stderr)
     return out, first
 
 
-def forced_error(engine: Engine, prompt: list[int], reference: dict) -> float:
-    """Largest difference of the two candidates' logits when `engine` is fed the reference's tokens."""
-    rows = [engine.begin(prompt)] + engine.step(reference["tokens"][:-1], every=True)
-    worst = 0.0
-    for step, logits in enumerate(rows):
-        worst = max(worst, abs(float(logits[reference["tokens"][step]]) - reference["best_logits"][step]),
-                    abs(float(logits[reference["seconds"][step]]) - reference["second_logits"][step]))
+def forced_errors(engine: Engine, prompts: list[list[int]], references: list[dict]) -> list[float]:
+    """Largest difference of the two candidates' logits when `engine` is fed the references' tokens."""
+    worst = [0.0] * len(prompts)
+    for step, rows in enumerate(engine.steps(prompts, [r["tokens"] for r in references])):
+        for i, (logits, reference) in enumerate(zip(rows, references)):
+            worst[i] = max(worst[i], abs(float(logits[reference["tokens"][step]]) - reference["best_logits"][step]),
+                           abs(float(logits[reference["seconds"][step]]) - reference["second_logits"][step]))
     return worst
 
 
@@ -203,31 +232,36 @@ def tokenizer_goldens(model: str, out: str) -> dict[str, list[int]]:
 
 
 def generation_goldens(model: str, out: str, ids: dict[str, list[int]], threads: int) -> None:
+    batches = [(names, [ids[name] for name in names]) for names in groups(ids)]
     with tempfile.TemporaryDirectory() as scratch:
         exact_path = os.path.join(scratch, "f32.gguf")
         write_f32_copy(model, exact_path)
-        exact, half = Engine(exact_path, F32, threads), Engine(exact_path, F16, threads)
-        quantised = Engine(model, F16, threads)
-        entries, agreements, worst = [], 0, 0.0
-        for number, (name, tokens) in enumerate(ids.items()):
-            reference, first = greedy(exact, tokens)
-            error = forced_error(half, tokens, reference)
-            agrees = greedy(quantised, tokens)[0]["tokens"] == reference["tokens"]
-            agreements += agrees
-            worst = max(worst, error)
-            entry = {"name": name, "prompt_tokens": len(tokens)} | reference
-            entry |= {"kv_f16_error": round(error, 5), "quantised_agrees": agrees}
+        engine = Engine(exact_path, F32, threads)
+        references = [greedy(engine, prompts) for _, prompts in batches]
+        engine.close()
+        engine = Engine(exact_path, F16, threads)
+        errors = [forced_errors(engine, prompts, reference)
+                  for (_, prompts), (reference, _) in zip(batches, references)]
+        engine.close()
+    engine = Engine(model, F16, threads)
+    quantised = [greedy(engine, prompts)[0] for _, prompts in batches]
+    engine.close()
+
+    entries = []
+    for (names, prompts), (reference, first), error, other in zip(batches, references, errors, quantised):
+        for i, name in enumerate(names):
+            entry = {"name": name, "prompt_tokens": len(prompts[i])} | reference[i]
+            entry |= {"kv_f16_error": round(error[i], 5), "quantised_agrees": other[i]["tokens"] == entry["tokens"]}
             if name in LOGIT_PROMPTS:
-                top = np.argsort(-first, kind="stable")[:TOP_LOGITS]
-                entry["top"] = [[int(i), round(float(first[i]), 4)] for i in top]
+                top = np.argsort(-first[i], kind="stable")[:TOP_LOGITS]
+                entry["top"] = [[int(t), round(float(first[i][t]), 4)] for t in top]
             entries.append(entry)
-            print(f"{number + 1}/{len(ids)} {name}: {len(tokens)} tokens, KV-F16 error {error:.5f}, "
-                  f"quantised {'agrees' if agrees else 'differs'}", flush=True)
     head = provenance() | {
         "what": "greedy continuations by llama.cpp on the file dequantised to F32 with an F32 KV cache; per step the "
                 "best and second-best token and logit; end-of-generation tokens do not stop it",
-        "continuation": CONTINUATION, "count": len(entries), "kv_f16_error_max": round(worst, 5),
-        "quantised_llama_cpp_agreements": agreements}
+        "continuation": CONTINUATION, "count": len(entries),
+        "kv_f16_error_max": max(e["kv_f16_error"] for e in entries),
+        "quantised_llama_cpp_agreements": sum(e["quantised_agrees"] for e in entries)}
     write_lines(os.path.join(out, "generation.json"), head, entries)
 
 
