@@ -33,7 +33,7 @@ test: build model
 	@KVIST_MODEL="$$(tools/setup/fetch-model)" ctest --preset release --parallel $(TEST_JOBS)
 
 demo: build model
-	@tools/demo/demo --bin build/release --model "$$(tools/setup/fetch-model)"
+	@tools/demo/demo --model "$$(tools/setup/fetch-model)"
 
 # One program per group, bench/GROUP_bench.cc; each prints `figure ratio goal ok|short` and fails if one is short.
 BENCH_GROUPS = $(patsubst bench/%_bench.cc,%,$(wildcard bench/*_bench.cc))
