@@ -38,7 +38,7 @@ HWY_INLINE VU32 LoadBytes(const std::byte* p) { return hn::PromoteTo(DU32(), hn:
 HWY_INLINE VF ToFloat(VU32 v) { return hn::ConvertTo(DF(), hn::BitCast(DI32(), v)); }
 
 HWY_INLINE VF PromoteHalf(hn::Vec<DU16> half) {
-#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SCALAR
+#if HWY_TARGET == HWY_SSE4
   // No instruction for it, and Highway's stand-in turns infinity into a number. Shifted into place, the exponent is 112
   // short, which a multiplication mends, subnormals included; infinities and NaNs then get the top exponent.
   const VU32 bits = hn::PromoteTo(DU32(), half);

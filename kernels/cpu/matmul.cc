@@ -10,73 +10,14 @@
 #include "hwy/foreach_target.h"  // must precede highway.h
 #include "hwy/highway.h"
 #include "kernels/cpu/dequantize-inl.h"
+#include "kernels/cpu/pack-inl.h"
 #include "kernels/cpu/panel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvist::kernels::HWY_NAMESPACE {
 
-// Columns of a panel: the largest quantisation block, so that every panel starts at one; 16 weight rows of it are
-// 16 KiB of floats, which leaves room in the first-level cache for the tokens.
-constexpr std::size_t kPanelDepth = 256;
 // Below this many tokens a pass is bound by reading weights, which then happens strictly in file order.
 constexpr std::size_t kStreamingTokens = 32;
-constexpr std::size_t kBlockPanels = kMatMulRowBlock / kPanelColumns;
-static_assert(kMatMulRowBlock % kPanelColumns == 0);
-
-// Panel layout: [kBlockPanels][kPanelDepth][kPanelColumns].
-struct Panel {
-  HWY_ALIGN float values[kMatMulRowBlock * kPanelDepth];
-};
-
-HWY_INLINE float* PanelAt(Panel& panel, std::size_t row, std::size_t k) {
-  return panel.values + (row / kPanelColumns * kPanelDepth + k) * kPanelColumns + row % kPanelColumns;
-}
-
-// Four dequantised rows into columns row..row+3 of the panel.
-HWY_INLINE void Transpose4(const float* rows /* [4][kPanelDepth] */, std::size_t depth, Panel& panel, std::size_t row) {
-#if HWY_TARGET == HWY_SCALAR
-  for (std::size_t r = 0; r < 4; ++r) {
-    for (std::size_t k = 0; k < depth; ++k) *PanelAt(panel, row + r, k) = rows[r * kPanelDepth + k];
-  }
-#else
-  const hn::FixedTag<float, 4> d4;
-  const hn::FixedTag<double, 2> d2;
-  for (std::size_t k = 0; k < depth; k += 4) {
-    const auto a = hn::LoadU(d4, rows + k);
-    const auto b = hn::LoadU(d4, rows + kPanelDepth + k);
-    const auto c = hn::LoadU(d4, rows + 2 * kPanelDepth + k);
-    const auto e = hn::LoadU(d4, rows + 3 * kPanelDepth + k);
-    const auto ab_low = hn::BitCast(d2, hn::InterleaveLower(d4, a, b));
-    const auto ab_high = hn::BitCast(d2, hn::InterleaveUpper(d4, a, b));
-    const auto ce_low = hn::BitCast(d2, hn::InterleaveLower(d4, c, e));
-    const auto ce_high = hn::BitCast(d2, hn::InterleaveUpper(d4, c, e));
-    float* to = PanelAt(panel, row, k);
-    hn::StoreU(hn::BitCast(d4, hn::InterleaveLower(d2, ab_low, ce_low)), d4, to);
-    hn::StoreU(hn::BitCast(d4, hn::InterleaveUpper(d2, ab_low, ce_low)), d4, to + kPanelColumns);
-    hn::StoreU(hn::BitCast(d4, hn::InterleaveLower(d2, ab_high, ce_high)), d4, to + 2 * kPanelColumns);
-    hn::StoreU(hn::BitCast(d4, hn::InterleaveUpper(d2, ab_high, ce_high)), d4, to + 3 * kPanelColumns);
-  }
-#endif
-}
-
-// Fills the panel with rows [row, row + rows) of w, columns [k0, k0 + depth); missing rows are zero.
-void Pack(const Matrix& w, std::size_t row, std::size_t rows, std::size_t k0, std::size_t depth, Panel& panel) {
-  const TensorTypeInfo& info = InfoOf(w.type);
-  const std::size_t row_bytes = w.row_bytes();
-  const std::byte* from = w.data + row * row_bytes + k0 / info.block_elements * info.block_bytes;
-  HWY_ALIGN float four[4 * kPanelDepth];
-  for (std::size_t r = 0; r < kMatMulRowBlock; r += 4) {
-    for (std::size_t i = 0; i < 4; ++i) {
-      float* to = four + i * kPanelDepth;
-      if (r + i < rows) {
-        DequantizeRun(w.type, from + (r + i) * row_bytes, depth, to);
-      } else {
-        std::memset(to, 0, depth * sizeof(float));
-      }
-    }
-    Transpose4(four, depth, panel, r);
-  }
-}
 
 // One token against the whole block: more independent chains than PanelKernel<1> has, to cover the latency of each.
 template <Init kInit>

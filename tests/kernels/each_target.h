@@ -19,8 +19,7 @@ inline void UseTargets(std::int64_t targets) {  // 0: all again
 
 inline void OnEachTarget(absl::FunctionRef<void(std::int64_t target)> check) {
   UseTargets(0);
-  // The baseline is always there, but not reported beside better ones.
-  for (std::int64_t left = (hwy::SupportedTargets() | HWY_STATIC_TARGET) & (HWY_TARGETS); left != 0; left &= left - 1) {
+  for (std::int64_t left = hwy::SupportedTargets() & (HWY_TARGETS); left != 0; left &= left - 1) {
     const std::int64_t target = left & ~(left - 1);
     SCOPED_TRACE(hwy::TargetName(target));
     UseTargets(target);
