@@ -149,22 +149,18 @@ class SocketStore final : public RemoteStore {
   }
 
   absl::StatusOr<WriteGrant> Grant(const NamespaceId& ns) override {
-    std::uint64_t bytes = 0;
+    const auto bytes = PayloadBytes(ns);
+    if (!bytes.ok()) return bytes.status();
     std::shared_ptr<Channel> channel;
     {
       absl::MutexLock lock(&mutex_);
-      const auto it = payload_bytes_.find(ns);
-      if (it == payload_bytes_.end()) {
-        return absl::NotFoundError(fmt::format("namespace {} was not opened here: call OpenNamespace", ns.ToHex()));
-      }
-      bytes = it->second;
       if (channel_ == nullptr) return unavailable_;
       channel = channel_;
     }
     if (channel->staging() == nullptr) {
       return absl::ResourceExhaustedError("kvistd granted this client no staging memory: it can only read");
     }
-    return channel->staging()->Allocate(ns, bytes);
+    return channel->staging()->Allocate(ns, *bytes);
   }
 
   void Commit(CommitRequest request, const CallOptions& options, Done<BlockKey> done) override {
@@ -250,7 +246,11 @@ class SocketStore final : public RemoteStore {
     auto reply = CallAndWait(std::move(request));
     if (!reply.ok()) return reply.status();
     std::vector<NamespaceInfo> infos;
-    for (const auto& item : reply->list_namespaces().items()) infos.push_back(protocol::FromWire(item));
+    absl::MutexLock lock(&mutex_);
+    for (const auto& item : reply->list_namespaces().items()) {
+      infos.push_back(protocol::FromWire(item));
+      payload_bytes_[infos.back().ns.id] = infos.back().ns.spec.payload_bytes();
+    }
     return infos;
   }
 
@@ -269,6 +269,18 @@ class SocketStore final : public RemoteStore {
     absl::MutexLock lock(&mutex_);
     channel_.swap(channel);
     unavailable_ = std::move(unavailable);
+  }
+
+  // Known from OpenNamespace; for a namespace opened elsewhere (before a restart, say) the daemon is asked once.
+  absl::StatusOr<std::uint64_t> PayloadBytes(const NamespaceId& ns) {
+    for (const bool asked : {false, true}) {
+      if (asked) {
+        if (const auto listed = ListNamespaces(); !listed.ok()) return listed.status();
+      }
+      absl::MutexLock lock(&mutex_);
+      if (const auto it = payload_bytes_.find(ns); it != payload_bytes_.end()) return it->second;
+    }
+    return absl::NotFoundError(fmt::format("namespace {} is unknown: call OpenNamespace", ns.ToHex()));
   }
 
   absl::Status GrantFault() {

@@ -28,11 +28,12 @@ class SessionContext {
   LocalStore& store() const { return *store_; }
   const Limits& limits() const { return limits_; }
 
-  // As much of `wanted` as the limits leave; whole pages.
+  // As much of `wanted` as the limits leave; whole pages. More than DRAM could take in at once helps nobody.
   std::uint64_t TakeStaging(std::uint64_t wanted) {
     absl::MutexLock lock(&mutex_);
     const std::uint64_t left = limits_.staging_total - std::min(limits_.staging_total, stats_.staging_bytes);
-    const std::uint64_t granted = std::min({wanted, limits_.staging_per_client, left}) / 4096 * 4096;
+    const std::uint64_t granted =
+        std::min({wanted, limits_.staging_per_client, store_->arena_bytes(), left}) / 4096 * 4096;
     stats_.staging_bytes += granted;
     return granted;
   }
