@@ -10,6 +10,7 @@
 #include "hwy/foreach_target.h"  // must precede highway.h
 #include "hwy/highway.h"
 #include "kernels/cpu/dequantize-inl.h"
+#include "kernels/cpu/one_token-inl.h"
 #include "kernels/cpu/pack-inl.h"
 #include "kernels/cpu/panel-inl.h"
 
@@ -19,26 +20,17 @@ namespace kvist::kernels::HWY_NAMESPACE {
 // Below this many tokens a pass is bound by reading weights, which then happens strictly in file order.
 constexpr std::size_t kStreamingTokens = 32;
 
-// One token against the whole block: more independent chains than PanelKernel<1> has, to cover the latency of each.
+// One token against a whole block of rows, continued by the panel's columns.
 template <Init kInit>
 HWY_INLINE void OneToken(const float* x, std::size_t depth, const Panel& panel, float* y) {
-  constexpr std::size_t kVectors = kMatMulRowBlock / kLanes;
-  const DF d;
-  VF sum[kVectors];
-  HWY_UNROLL(32)
-  for (std::size_t v = 0; v < kVectors; ++v) {
-    sum[v] = kInit == Init::kZero ? hn::Zero(d) : hn::LoadU(d, y + v * kLanes);
+  RowSums sums;
+  if constexpr (kInit == Init::kZero) {
+    ClearSums(sums);
+  } else {
+    LoadSums(y, sums);
   }
-  for (std::size_t k = 0; k < depth; ++k) {
-    const VF value = hn::Set(d, x[k]);
-    HWY_UNROLL(32)
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      const float* w = panel.values + (v / 2 * kPanelDepth + k) * kPanelColumns + v % 2 * kLanes;
-      sum[v] = hn::MulAdd(value, hn::Load(d, w), sum[v]);
-    }
-  }
-  HWY_UNROLL(32)
-  for (std::size_t v = 0; v < kVectors; ++v) hn::StoreU(sum[v], d, y + v * kLanes);
+  SumPanel(x, depth, panel, sums);
+  StoreSums(sums, y);
 }
 
 struct Call {
@@ -95,6 +87,8 @@ void MatMul(const Matrix& w, const float* x, std::size_t tokens, RowRange rows, 
   Panel panel;
   if (tokens < kStreamingTokens) {
     for (std::size_t row = rows.begin; row < rows.end; row += kMatMulRowBlock) {
+      const bool whole = rows.end - row >= kMatMulRowBlock;
+      if (tokens == 1 && whole && MultiplyOneToken(w, row, x, y + row)) continue;
       for (std::size_t k0 = 0; k0 < w.cols; k0 += kPanelDepth) Step(call, rows, row, k0, panel);
     }
     return;

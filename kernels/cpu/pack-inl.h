@@ -58,7 +58,8 @@ HWY_INLINE void Transpose4(const float* rows /* [4][kPanelDepth] */, std::size_t
 
 // Any type, any number of rows: each row to floats, then transposed. Fills the panel with rows [row, row + rows)
 // of w, columns [k0, k0 + depth); missing rows are zero.
-HWY_INLINE void PackRows(const Matrix& w, std::size_t row, std::size_t rows, std::size_t k0, std::size_t depth, Panel& panel) {
+HWY_INLINE void PackRows(const Matrix& w, std::size_t row, std::size_t rows, std::size_t k0, std::size_t depth,
+                         Panel& panel) {
   const TensorTypeInfo& info = InfoOf(w.type);
   const std::size_t row_bytes = w.row_bytes();
   const std::byte* from = w.data + row * row_bytes + k0 / info.block_elements * info.block_bytes;
@@ -111,51 +112,73 @@ HWY_INLINE void GatherHalves(const std::byte* from, std::size_t row_bytes, float
   DequantizeF16(halves, kMatMulRowBlock, out);
 }
 
+HWY_INLINE bool HasByteColumns(TensorType type) {
+  return type == TensorType::kQ4_0 || type == TensorType::kQ4_1 || type == TensorType::kQ8_0;
+}
+
+// One Q4_0 or Q4_1 block of each of 32 rows: byte i of all rows together holds columns i (low) and 16 + i (high).
+struct NibbleColumns {
+  HWY_ALIGN float scale[kMatMulRowBlock];
+  HWY_ALIGN float offset[kMatMulRowBlock];
+  HWY_ALIGN std::uint8_t bytes[16 * kMatMulRowBlock];
+};
+
+HWY_INLINE void LoadNibbles(const std::byte* blocks, std::size_t row_bytes, bool has_offset, NibbleColumns& out) {
+  const std::size_t header = has_offset ? 4 : 2;
+  GatherHalves(blocks, row_bytes, out.scale);
+  if (has_offset) {
+    GatherHalves(blocks + 2, row_bytes, out.offset);
+  } else {
+    for (std::size_t r = 0; r < kMatMulRowBlock; ++r) out.offset[r] = -8.0f * out.scale[r];
+  }
+  TransposeBytes(blocks + header, row_bytes, out.bytes);
+  TransposeBytes(blocks + header + 16 * row_bytes, row_bytes, out.bytes + 16);
+}
+
+// One Q8_0 block of each of 32 rows.
+struct ByteColumns {
+  HWY_ALIGN float scale[kMatMulRowBlock];
+  HWY_ALIGN std::uint8_t bytes[32 * kMatMulRowBlock];
+};
+
+HWY_INLINE void LoadBytes32(const std::byte* blocks, std::size_t row_bytes, ByteColumns& out) {
+  GatherHalves(blocks, row_bytes, out.scale);
+  for (std::size_t half = 0; half < 32; half += 16) {
+    std::uint8_t* bytes = out.bytes + half * kMatMulRowBlock;
+    TransposeBytes(blocks + 2 + half, row_bytes, bytes);
+    TransposeBytes(blocks + 2 + half + 16 * row_bytes, row_bytes, bytes + 16);
+  }
+}
+
 HWY_INLINE void StoreColumn(VF value, Panel& panel, std::size_t row, std::size_t k) {
   hn::Store(value, DF(), PanelAt(panel, row, k));
 }
 
-// One Q4_0 or Q4_1 block of each of 32 rows, to columns k..k+31.
+// Columns k..k+31 of the panel.
 HWY_INLINE void PackNibbles(const std::byte* blocks, std::size_t row_bytes, bool has_offset, std::size_t k,
                             Panel& panel) {
-  HWY_ALIGN float scale[kMatMulRowBlock];
-  HWY_ALIGN float offset[kMatMulRowBlock];
-  HWY_ALIGN std::uint8_t bytes[16 * kMatMulRowBlock];
-  const std::size_t header = has_offset ? 4 : 2;
-  GatherHalves(blocks, row_bytes, scale);
-  if (has_offset) {
-    GatherHalves(blocks + 2, row_bytes, offset);
-  } else {
-    for (std::size_t r = 0; r < kMatMulRowBlock; ++r) offset[r] = -8.0f * scale[r];
-  }
-  TransposeBytes(blocks + header, row_bytes, bytes);
-  TransposeBytes(blocks + header + 16 * row_bytes, row_bytes, bytes + 16);
+  NibbleColumns columns;
+  LoadNibbles(blocks, row_bytes, has_offset, columns);
   const VU32 mask = hn::Set(DU32(), 15u);
   for (std::size_t r = 0; r < kMatMulRowBlock; r += kLanes) {
-    const VF s = hn::Load(DF(), scale + r);
-    const VF o = hn::Load(DF(), offset + r);
+    const VF scale = hn::Load(DF(), columns.scale + r);
+    const VF offset = hn::Load(DF(), columns.offset + r);
     for (std::size_t i = 0; i < 16; ++i) {
-      const VU32 pair = hn::PromoteTo(DU32(), hn::LoadU(DU8(), bytes + i * kMatMulRowBlock + r));
-      StoreColumn(hn::MulAdd(ToFloat(hn::And(pair, mask)), s, o), panel, r, k + i);
-      StoreColumn(hn::MulAdd(ToFloat(hn::ShiftRight<4>(pair)), s, o), panel, r, k + 16 + i);
+      const VU32 pair = hn::PromoteTo(DU32(), hn::LoadU(DU8(), columns.bytes + i * kMatMulRowBlock + r));
+      StoreColumn(hn::MulAdd(ToFloat(hn::And(pair, mask)), scale, offset), panel, r, k + i);
+      StoreColumn(hn::MulAdd(ToFloat(hn::ShiftRight<4>(pair)), scale, offset), panel, r, k + 16 + i);
     }
   }
 }
 
-// One Q8_0 block of each of 32 rows, to columns k..k+31.
 HWY_INLINE void PackBytes(const std::byte* blocks, std::size_t row_bytes, std::size_t k, Panel& panel) {
-  HWY_ALIGN float scale[kMatMulRowBlock];
-  HWY_ALIGN std::uint8_t bytes[16 * kMatMulRowBlock];
-  GatherHalves(blocks, row_bytes, scale);
-  for (std::size_t half = 0; half < 32; half += 16) {
-    TransposeBytes(blocks + 2 + half, row_bytes, bytes);
-    TransposeBytes(blocks + 2 + half + 16 * row_bytes, row_bytes, bytes + 16);
-    for (std::size_t r = 0; r < kMatMulRowBlock; r += kLanes) {
-      const VF s = hn::Load(DF(), scale + r);
-      for (std::size_t i = 0; i < 16; ++i) {
-        const auto q = hn::LoadU(DI8(), reinterpret_cast<const std::int8_t*>(bytes + i * kMatMulRowBlock + r));
-        StoreColumn(hn::Mul(hn::ConvertTo(DF(), hn::PromoteTo(DI32(), q)), s), panel, r, k + half + i);
-      }
+  ByteColumns columns;
+  LoadBytes32(blocks, row_bytes, columns);
+  for (std::size_t r = 0; r < kMatMulRowBlock; r += kLanes) {
+    const VF scale = hn::Load(DF(), columns.scale + r);
+    for (std::size_t i = 0; i < 32; ++i) {
+      const auto q = hn::LoadU(DI8(), reinterpret_cast<const std::int8_t*>(columns.bytes + i * kMatMulRowBlock + r));
+      StoreColumn(hn::Mul(hn::ConvertTo(DF(), hn::PromoteTo(DI32(), q)), scale), panel, r, k + i);
     }
   }
 }
@@ -163,18 +186,15 @@ HWY_INLINE void PackBytes(const std::byte* blocks, std::size_t row_bytes, std::s
 // As PackRows, by the fastest way there is for the type.
 HWY_INLINE void Pack(const Matrix& w, std::size_t row, std::size_t rows, std::size_t k0, std::size_t depth,
                      Panel& panel) {
-  const bool nibbles = w.type == TensorType::kQ4_0 || w.type == TensorType::kQ4_1;
-  if (rows != kMatMulRowBlock || (!nibbles && w.type != TensorType::kQ8_0)) {
-    return PackRows(w, row, rows, k0, depth, panel);
-  }
+  if (rows != kMatMulRowBlock || !HasByteColumns(w.type)) return PackRows(w, row, rows, k0, depth, panel);
   const std::size_t row_bytes = w.row_bytes();
   const std::size_t block_bytes = InfoOf(w.type).block_bytes;
   const std::byte* from = w.data + row * row_bytes + k0 / 32 * block_bytes;
   for (std::size_t k = 0; k < depth; k += 32, from += block_bytes) {
-    if (nibbles) {
-      PackNibbles(from, row_bytes, w.type == TensorType::kQ4_1, k, panel);
-    } else {
+    if (w.type == TensorType::kQ8_0) {
       PackBytes(from, row_bytes, k, panel);
+    } else {
+      PackNibbles(from, row_bytes, w.type == TensorType::kQ4_1, k, panel);
     }
   }
 }
