@@ -31,6 +31,8 @@ constexpr double kBloomBitsPerKey = 10;
 constexpr std::uint64_t kWriteBufferShare = 2;
 // Bounds replay time after a crash and the disk space of logs.
 constexpr std::uint64_t kLogBytesMax = std::uint64_t{64} << 20;
+constexpr std::uint64_t kWriteBufferBytes = std::uint64_t{4} << 20;
+constexpr std::size_t kManifestPreallocationBytes = std::size_t{64} << 10;
 constexpr int kOpenFilesMax = 256;
 constexpr std::size_t kInfoLogFiles = 4;
 constexpr std::size_t kInfoLogBytesMax = std::size_t{4} << 20;
@@ -76,7 +78,9 @@ rocksdb::Options DatabaseOptions(const BlockIndexOptions& options) {
   const std::shared_ptr<rocksdb::Cache> cache = rocksdb::NewLRUCache(options.memory_bytes);
   const std::uint64_t write_buffers = options.memory_bytes / kWriteBufferShare;
   o.write_buffer_manager = std::make_shared<rocksdb::WriteBufferManager>(write_buffers, cache);
-  o.write_buffer_size = write_buffers / 2;
+  // Each log is preallocated at this size: 40,000 blocks' entries, and small enough for a small file system.
+  o.write_buffer_size = std::min(kWriteBufferBytes, write_buffers);
+  o.manifest_preallocation_size = kManifestPreallocationBytes;
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = cache;
   table.cache_index_and_filter_blocks = true;

@@ -2,18 +2,30 @@
 
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "fmt/format.h"
 
 namespace kvist {
+namespace {
+
+// Closing waits for transfers that take milliseconds.
+constexpr absl::Duration kClosePollInterval = absl::Microseconds(200);
+
+}  // namespace
 
 NvmeReader::~NvmeReader() {
-  core_.read_io.reset();  // completes what was submitted
+  closing_ = true;
+  while (in_flight_ > 0) absl::SleepFor(kClosePollInterval);
+  core_.read_io.reset();
 }
 
 void NvmeReader::Read(const BlockKey& key, std::span<std::byte> record, DoneStatus done) {
   auto transfer = std::make_unique<Transfer>();
   absl::Status refused;
-  {
+  ++in_flight_;
+  if (closing_) {
+    refused = absl::UnavailableError("the NVMe tier is closing");
+  } else {
     absl::ReaderMutexLock lock(&core_.mutex);
     const BlockEntry* entry = core_.summary.Find(key);
     Segment* segment = entry == nullptr ? nullptr : core_.space.Find(entry->extent);
@@ -33,6 +45,7 @@ void NvmeReader::Read(const BlockKey& key, std::span<std::byte> record, DoneStat
   }
   if (!refused.ok()) {
     std::move(done)(std::move(refused));
+    --in_flight_;
     return;
   }
   Transfer* t = transfer.release();  // owned by its completion
@@ -58,6 +71,7 @@ void NvmeReader::Finish(std::unique_ptr<Transfer> transfer, const absl::Status& 
   DoneStatus done = std::move(transfer->done);
   transfer.reset();
   std::move(done)(std::move(status));
+  --in_flight_;
 }
 
 }  // namespace kvist

@@ -2,6 +2,7 @@
 // Private to the tier. Thread safety: any thread.
 #pragma once
 
+#include <atomic>
 #include <functional>
 
 #include "cachestore/tier/nvme_core.h"
@@ -12,7 +13,8 @@ class NvmeReader {
  public:
   // `core` must outlive this. `news` is called when a read has left deletes to flush.
   NvmeReader(NvmeCore* core, std::function<void()> news) : core_(*core), news_(std::move(news)) {}
-  ~NvmeReader();  // waits for the reads in flight
+  // Waits for the reads in flight; refuses those that completions begin meanwhile.
+  ~NvmeReader();
 
   // As NvmeTier::Read.
   void Read(const BlockKey& key, std::span<std::byte> record, DoneStatus done);
@@ -30,6 +32,8 @@ class NvmeReader {
 
   NvmeCore& core_;
   const std::function<void()> news_;
+  std::atomic<std::uint64_t> in_flight_ = 0;  // reads whose completion has not returned
+  std::atomic<bool> closing_ = false;
 };
 
 }  // namespace kvist
