@@ -60,7 +60,7 @@ class Doomed {
 };
 
 struct Footprint {
-  std::size_t descriptors = 0;
+  std::size_t descriptors = 0;  // sockets and shared memory
   std::size_t staging_areas = 0;
   std::uint64_t leased_blocks = 0;
   friend bool operator==(const Footprint&, const Footprint&) = default;
@@ -68,9 +68,10 @@ struct Footprint {
 
 Footprint Measure(pid_t daemon, RemoteStore* store) {
   Footprint footprint;
-  for ([[maybe_unused]] const auto& entry :
-       std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", daemon))) {
-    ++footprint.descriptors;
+  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", daemon))) {
+    std::error_code gone;  // the store opens and closes files of its own meanwhile
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.starts_with("socket:") || target.starts_with("/memfd:")) ++footprint.descriptors;
   }
   std::ifstream maps(fmt::format("/proc/{}/maps", daemon));
   for (std::string line; std::getline(maps, line);) {

@@ -379,6 +379,7 @@ TEST_F(SessionTest, CutsOffAClientThatDoesNotReadButKeepsItsLeases) {
   for (int i = 0; i < 400; ++i) ASSERT_TRUE(client->SendBytes(many));
   ExpectServes(ns, 4);
   EXPECT_TRUE(client->WaitClosed());
+  EXPECT_TRUE(Eventually([](const ServerStats& stats) { return stats.sessions == 1; }));
   EXPECT_EQ(server_->server->stats().leased_blocks, 4u) << "the client may still be reading them";
   client.reset();
   EXPECT_TRUE(Eventually([](const ServerStats& stats) { return stats.leased_blocks == 0 && stats.sessions == 0; }));
