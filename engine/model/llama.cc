@@ -40,7 +40,8 @@ LlamaModel::LlamaModel(std::shared_ptr<const GgufFile> file, LlamaConfig config,
   for (std::vector<float>* ffn : {&gate_, &up_}) ffn->resize(kChunkTokens * model.ffn);
   cos_sin_.resize(kChunkTokens * model.rope_dims);
   attention_scratch_.resize(pool_.size());
-  for (std::vector<float>& scratch : attention_scratch_) scratch.resize(kernels::AttentionScratchFloats(model.head_dim));
+  for (std::vector<float>& scratch : attention_scratch_)
+    scratch.resize(kernels::AttentionScratchFloats(model.head_dim));
 }
 
 kernels::KvShape LlamaModel::Shape(std::size_t page_tokens) const {
@@ -73,8 +74,8 @@ absl::Status LlamaModel::Check(std::span<const TokenId> tokens, std::size_t star
   }
   const std::size_t end = start + tokens.size();
   if (end > kv.capacity_tokens()) {
-    return invalid(fmt::format("{} tokens from position {} go beyond the {} KV pages of {} tokens", tokens.size(), start,
-                               kv.pages.size(), kv.page_tokens));
+    return invalid(fmt::format("{} tokens from position {} go beyond the {} KV pages of {} tokens", tokens.size(),
+                               start, kv.pages.size(), kv.page_tokens));
   }
   for (std::size_t page = 0; page * kv.page_tokens < end; ++page) {
     const bool written = (page + 1) * kv.page_tokens > start;

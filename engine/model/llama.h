@@ -61,16 +61,16 @@ class LlamaModel final : public Model {
   kernels::ThreadPool pool_;
 
   // Scratch, [kChunkTokens][...] each.
-  std::vector<float> x_;        // [hidden], the residual stream
-  std::vector<float> normed_;   // [hidden]
-  std::vector<float> product_;  // [hidden]
-  std::vector<float> q_;        // [heads][head_dim]
-  std::vector<float> k_;        // [kv_heads][head_dim]
-  std::vector<float> v_;        // [kv_heads][head_dim]
-  std::vector<float> mixed_;    // [heads][head_dim], attention's result
-  std::vector<float> gate_;     // [ffn]
-  std::vector<float> up_;       // [ffn]
-  std::vector<float> cos_sin_;  // [rope_dims / 2][2]
+  std::vector<float> x_;                               // [hidden], the residual stream
+  std::vector<float> normed_;                          // [hidden]
+  std::vector<float> product_;                         // [hidden]
+  std::vector<float> q_;                               // [heads][head_dim]
+  std::vector<float> k_;                               // [kv_heads][head_dim]
+  std::vector<float> v_;                               // [kv_heads][head_dim]
+  std::vector<float> mixed_;                           // [heads][head_dim], attention's result
+  std::vector<float> gate_;                            // [ffn]
+  std::vector<float> up_;                              // [ffn]
+  std::vector<float> cos_sin_;                         // [rope_dims / 2][2]
   std::vector<std::vector<float>> attention_scratch_;  // one per worker
   std::vector<const std::byte*> layer_pages_;          // this layer's chunk of each page
 };

@@ -39,12 +39,14 @@ class Reader {
     } else if (absl::StatusOr<std::uint64_t> read = file_.U64(key); read.ok()) {
       value = *read;
     } else {
-      if (status_.ok()) status_ = read.status().code() == absl::StatusCode::kNotFound
-                                      ? Invalid(fmt::format("the model file lacks '{}'", key))
-                                      : read.status();
+      if (status_.ok())
+        status_ = read.status().code() == absl::StatusCode::kNotFound
+                      ? Invalid(fmt::format("the model file lacks '{}'", key))
+                      : read.status();
       return 0;
     }
-    if (value == 0 || value > most) Fail(fmt::format("'{}' is {}; a value from 1 to {} was expected", key, value, most));
+    if (value == 0 || value > most)
+      Fail(fmt::format("'{}' is {}; a value from 1 to {} was expected", key, value, most));
     return static_cast<std::uint32_t>(value);
   }
 
@@ -56,7 +58,8 @@ class Reader {
       if (status_.ok()) status_ = value.status();
       return otherwise;
     }
-    if (!std::isfinite(*value) || *value <= 0) Fail(fmt::format("'{}' is {}; a positive number was expected", key, *value));
+    if (!std::isfinite(*value) || *value <= 0)
+      Fail(fmt::format("'{}' is {}; a positive number was expected", key, *value));
     return *value;
   }
 
@@ -137,7 +140,8 @@ absl::Status ReadRope(const GgufFile& file, Reader& reader, LlamaConfig& config)
     if (*type == "linear") {
       scale = reader.Real("rope.scaling.factor", 1.0);
     } else if (*type != "none") {
-      return Invalid(fmt::format("RoPE scaling '{}' is not supported (supported: none, linear, rope_freqs.weight)", *type));
+      return Invalid(
+          fmt::format("RoPE scaling '{}' is not supported (supported: none, linear, rope_freqs.weight)", *type));
     }
   } else {
     scale = reader.Real("rope.scale_linear", 1.0);  // the older key

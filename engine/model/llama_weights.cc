@@ -33,8 +33,8 @@ class Taker {
     const auto type = static_cast<std::uint32_t>(tensor->type);
     const std::optional<kernels::TensorTypeInfo> info = kernels::FindTensorType(type);
     if (!info.has_value()) {
-      return Fail(fmt::format("tensor '{}' has type {} ({}), which is not supported", name,
-                              kernels::GgmlTypeName(type), type));
+      return Fail(
+          fmt::format("tensor '{}' has type {} ({}), which is not supported", name, kernels::GgmlTypeName(type), type));
     }
     // A trailing dimension of 1 is the same shape written out.
     std::vector<std::uint64_t> found = tensor->dims;
@@ -122,8 +122,8 @@ absl::StatusOr<LlamaWeights> LoadLlamaWeights(const GgufFile& file, LlamaConfig&
   model.vocab = static_cast<std::uint32_t>(vocab);
   LlamaWeights weights;
   weights.embedding = taker.TakeMatrix("token_embd.weight", model.hidden, vocab);
-  weights.output = taker.Has("output.weight") ? taker.TakeMatrix("output.weight", model.hidden, vocab)
-                                              : weights.embedding;
+  weights.output =
+      taker.Has("output.weight") ? taker.TakeMatrix("output.weight", model.hidden, vocab) : weights.embedding;
   weights.output_norm = taker.TakeVector("output_norm.weight", model.hidden);
   for (std::uint32_t i = 0; i < model.layers && taker.status().ok(); ++i) {
     weights.layers.push_back(TakeLayer(taker, config, i));

@@ -11,11 +11,14 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
-#include "hwy/foreach_target.h"  // must precede highway.h
+// The order matters: foreach_target.h before anything of Highway's.
+// clang-format off
+#include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "kernels/cpu/dequantize-inl.h"
 #include "kernels/cpu/panel-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace kvist::kernels::HWY_NAMESPACE {
@@ -85,7 +88,7 @@ void LoadTile(const AttentionInputs& in, std::size_t kv_head, std::size_t first,
         chunk + kv.half_bytes() + (kv_head * kv.page_tokens + slot) * kv.head_dim * sizeof(std::uint16_t);
     for (std::size_t i = 0; i < std::min(run, count - at); ++i) {
       DequantizeAny(TensorType::kF16, v + i * kv.head_dim * sizeof(std::uint16_t), kv.head_dim,
-                 s.values + (at + i) * s.padded);
+                    s.values + (at + i) * s.padded);
     }
   }
 }
@@ -211,8 +214,7 @@ void Attention(const AttentionInputs& in, RowRange range, float* scratch) {
 
 std::size_t AttentionScratchFloats(std::size_t head_dim) {
   const std::size_t padded = PaddedDim(head_dim);
-  return head_dim * kTileKeys + kTileKeys * padded +
-         kQueryRows * (head_dim + kTileKeys + padded + kSumLanes + 2);
+  return head_dim * kTileKeys + kTileKeys * padded + kQueryRows * (head_dim + kTileKeys + padded + kSumLanes + 2);
 }
 
 void SiluMul(float* gate, const float* up, std::size_t n) {
@@ -238,7 +240,9 @@ HWY_EXPORT(Attention);
 HWY_EXPORT(AttentionScratchFloats);
 HWY_EXPORT(SiluMul);
 
-std::size_t AttentionScratchFloats(std::size_t head_dim) { return HWY_DYNAMIC_DISPATCH(AttentionScratchFloats)(head_dim); }
+std::size_t AttentionScratchFloats(std::size_t head_dim) {
+  return HWY_DYNAMIC_DISPATCH(AttentionScratchFloats)(head_dim);
+}
 
 void Attention(const AttentionInputs& in, RowRange rows, float* scratch) {
   HWY_DYNAMIC_DISPATCH(Attention)(in, rows, scratch);

@@ -169,14 +169,23 @@ HWY_INLINE void DequantizeQ6_K(const std::byte* data, std::size_t n, float* out)
 // `n` elements from the start of a block; a multiple of the block, and of kLanes for the floats.
 HWY_INLINE void DequantizeRun(TensorType type, const std::byte* data, std::size_t n, float* out) {
   switch (type) {
-    case TensorType::kF32: std::memcpy(out, data, n * sizeof(float)); return;
-    case TensorType::kF16: return DequantizeF16(data, n, out);
-    case TensorType::kBF16: return DequantizeBF16(data, n, out);
-    case TensorType::kQ8_0: return DequantizeQ8_0(data, n, out);
-    case TensorType::kQ4_0: return DequantizeQ4_0(data, n, out);
-    case TensorType::kQ4_1: return DequantizeQ4_1(data, n, out);
-    case TensorType::kQ4_K: return DequantizeQ4_K(data, n, out);
-    case TensorType::kQ6_K: return DequantizeQ6_K(data, n, out);
+    case TensorType::kF32:
+      std::memcpy(out, data, n * sizeof(float));
+      return;
+    case TensorType::kF16:
+      return DequantizeF16(data, n, out);
+    case TensorType::kBF16:
+      return DequantizeBF16(data, n, out);
+    case TensorType::kQ8_0:
+      return DequantizeQ8_0(data, n, out);
+    case TensorType::kQ4_0:
+      return DequantizeQ4_0(data, n, out);
+    case TensorType::kQ4_1:
+      return DequantizeQ4_1(data, n, out);
+    case TensorType::kQ4_K:
+      return DequantizeQ4_K(data, n, out);
+    case TensorType::kQ6_K:
+      return DequantizeQ6_K(data, n, out);
   }
 }
 

@@ -7,12 +7,15 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/matmul.cc"
-#include "hwy/foreach_target.h"  // must precede highway.h
+// The order matters: foreach_target.h before anything of Highway's.
+// clang-format off
+#include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/dequantize-inl.h"
 #include "kernels/cpu/one_token-inl.h"
 #include "kernels/cpu/pack-inl.h"
 #include "kernels/cpu/panel-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace kvist::kernels::HWY_NAMESPACE {
@@ -99,7 +102,9 @@ void MatMul(const Matrix& w, const float* x, std::size_t tokens, RowRange rows, 
   }
 }
 
-void Dequantize(TensorType type, const std::byte* data, std::size_t n, float* out) { DequantizeAny(type, data, n, out); }
+void Dequantize(TensorType type, const std::byte* data, std::size_t n, float* out) {
+  DequantizeAny(type, data, n, out);
+}
 
 std::string_view Target() { return hwy::TargetName(HWY_TARGET); }
 

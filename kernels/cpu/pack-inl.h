@@ -1,5 +1,5 @@
-// Weight panels for MatMul, compiled once per target: 32 weight rows by up to 256 columns, dequantised and transposed so
-// that neighbouring lanes hold neighbouring rows.
+// Weight panels for MatMul, compiled once per target: 32 weight rows by up to 256 columns, dequantised and transposed
+// so that neighbouring lanes hold neighbouring rows.
 
 #if defined(KVIST_KERNELS_CPU_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVIST_KERNELS_CPU_PACK_INL_H_

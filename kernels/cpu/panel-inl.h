@@ -36,14 +36,14 @@ enum class Init {
 };
 
 struct PanelInputs {
-  const float* x;        // [rows][x_stride]
+  const float* x;  // [rows][x_stride]
   std::size_t x_stride;
-  const float* w;        // [depth][w_stride]
+  const float* w;  // [depth][w_stride]
   std::size_t w_stride;
   std::size_t depth;
-  float* y;              // [rows][y_stride]
+  float* y;  // [rows][y_stride]
   std::size_t y_stride;
-  const float* scale;    // [rows]; only for Init::kScaled
+  const float* scale;  // [rows]; only for Init::kScaled
 };
 
 // kPanelColumns columns of kRows rows.
@@ -91,22 +91,35 @@ HWY_INLINE void PanelKernel(const PanelInputs& in) {
 template <Init kInit>
 HWY_INLINE void PanelRows(std::size_t rows, const PanelInputs& in) {
   switch (rows) {
-    case 1: return PanelKernel<1, kInit>(in);
-    case 2: return PanelKernel<2, kInit>(in);
-    case 3: return PanelKernel<3, kInit>(in);
-    case 4: return PanelKernel<4, kInit>(in);
-    case 5: return PanelKernel<5, kInit>(in);
-    case 6: return PanelKernel<6, kInit>(in);
-    default: break;
+    case 1:
+      return PanelKernel<1, kInit>(in);
+    case 2:
+      return PanelKernel<2, kInit>(in);
+    case 3:
+      return PanelKernel<3, kInit>(in);
+    case 4:
+      return PanelKernel<4, kInit>(in);
+    case 5:
+      return PanelKernel<5, kInit>(in);
+    case 6:
+      return PanelKernel<6, kInit>(in);
+    default:
+      break;
   }
   if constexpr (kPanelRows > 6) {
     switch (rows) {
-      case 7: return PanelKernel<7, kInit>(in);
-      case 8: return PanelKernel<8, kInit>(in);
-      case 9: return PanelKernel<9, kInit>(in);
-      case 10: return PanelKernel<10, kInit>(in);
-      case 11: return PanelKernel<11, kInit>(in);
-      default: return PanelKernel<12, kInit>(in);
+      case 7:
+        return PanelKernel<7, kInit>(in);
+      case 8:
+        return PanelKernel<8, kInit>(in);
+      case 9:
+        return PanelKernel<9, kInit>(in);
+      case 10:
+        return PanelKernel<10, kInit>(in);
+      case 11:
+        return PanelKernel<11, kInit>(in);
+      default:
+        return PanelKernel<12, kInit>(in);
     }
   }
 }

@@ -70,16 +70,30 @@ void Dequantize(TensorType type, const std::byte* data, std::size_t n, float* ou
   const TensorTypeInfo& info = InfoOf(type);
   for (std::size_t i = 0; i < n; i += info.block_elements, data += info.block_bytes, out += info.block_elements) {
     switch (type) {
-      case TensorType::kF32: std::memcpy(out, data, sizeof(float)); break;
-      case TensorType::kF16: *out = F16ToF32(U16(data)); break;
-      case TensorType::kBF16: *out = BF16ToF32(U16(data)); break;
+      case TensorType::kF32:
+        std::memcpy(out, data, sizeof(float));
+        break;
+      case TensorType::kF16:
+        *out = F16ToF32(U16(data));
+        break;
+      case TensorType::kBF16:
+        *out = BF16ToF32(U16(data));
+        break;
       case TensorType::kQ8_0:
         for (std::size_t j = 0; j < 32; ++j) out[j] = F16ToF32(U16(data)) * static_cast<float>(I8(data, 2 + j));
         break;
-      case TensorType::kQ4_0: Q4Block(data + 2, F16ToF32(U16(data)), 8, 0.0f, out); break;
-      case TensorType::kQ4_1: Q4Block(data + 4, F16ToF32(U16(data)), 0, F16ToF32(U16(data + 2)), out); break;
-      case TensorType::kQ4_K: Q4KBlock(data, out); break;
-      case TensorType::kQ6_K: Q6KBlock(data, out); break;
+      case TensorType::kQ4_0:
+        Q4Block(data + 2, F16ToF32(U16(data)), 8, 0.0f, out);
+        break;
+      case TensorType::kQ4_1:
+        Q4Block(data + 4, F16ToF32(U16(data)), 0, F16ToF32(U16(data + 2)), out);
+        break;
+      case TensorType::kQ4_K:
+        Q4KBlock(data, out);
+        break;
+      case TensorType::kQ6_K:
+        Q6KBlock(data, out);
+        break;
     }
   }
 }

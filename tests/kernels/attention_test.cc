@@ -46,8 +46,13 @@ class Sequence {
   }
 
   AttentionInputs Inputs(std::size_t start, std::size_t tokens, float* out) const {
-    return {.q = q_.data() + start * row(), .tokens = tokens, .start = start, .heads = heads_, .kv = shape_,
-            .pages = chunks_, .out = out};
+    return {.q = q_.data() + start * row(),
+            .tokens = tokens,
+            .start = start,
+            .heads = heads_,
+            .kv = shape_,
+            .pages = chunks_,
+            .out = out};
   }
   // Queries [start, start + tokens), computed in calls of `step`, each call's rows cut into `shares`.
   std::vector<float> Run(std::size_t start, std::size_t tokens, std::size_t step, std::size_t shares) const {

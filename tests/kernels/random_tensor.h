@@ -39,17 +39,29 @@ inline std::vector<std::byte> RandomBlocks(TensorType type, std::size_t count, s
     const float value = std::uniform_real_distribution<float>(-1, 1)(random);
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
     switch (type) {
-      case TensorType::kF32: std::memcpy(block, &value, sizeof(value)); break;
-      case TensorType::kF16: put(block, -1, 1); break;
-      case TensorType::kBF16: std::memcpy(block, reinterpret_cast<const char*>(&bits) + 2, 2); break;
-      case TensorType::kQ8_0: put(block, -0.01f, 0.01f); break;
-      case TensorType::kQ4_0: put(block, -0.1f, 0.1f); break;
+      case TensorType::kF32:
+        std::memcpy(block, &value, sizeof(value));
+        break;
+      case TensorType::kF16:
+        put(block, -1, 1);
+        break;
+      case TensorType::kBF16:
+        std::memcpy(block, reinterpret_cast<const char*>(&bits) + 2, 2);
+        break;
+      case TensorType::kQ8_0:
+        put(block, -0.01f, 0.01f);
+        break;
+      case TensorType::kQ4_0:
+        put(block, -0.1f, 0.1f);
+        break;
       case TensorType::kQ4_1:
       case TensorType::kQ4_K:
         put(block, 0.001f, 0.002f);
         put(block + 2, -0.02f, 0.02f);
         break;
-      case TensorType::kQ6_K: put(block + 208, -0.0005f, 0.0005f); break;
+      case TensorType::kQ6_K:
+        put(block + 208, -0.0005f, 0.0005f);
+        break;
     }
   }
   return out;

@@ -81,7 +81,7 @@ struct Outcome {
 
 // Computes the tokens in Forward calls of the given sizes, repeated as needed; logits of the last.
 Outcome Compute(Model& model, const std::vector<TokenId>& tokens, const std::vector<std::size_t>& sizes,
-            std::size_t page_tokens = 16) {
+                std::size_t page_tokens = 16) {
   Pages pages(model, tokens.size(), page_tokens);
   Outcome out;
   out.logits.resize(model.config().vocab);
@@ -154,7 +154,8 @@ TEST(Llama, PageSizeDoesNotEnterIntoTheLogits) {
   std::unique_ptr<Model> model = LoadTiny({});
   const std::vector<TokenId> tokens = Tokens(150, model->config().vocab);
   const std::vector<float> expected = Compute(*model, tokens, {150}, 16).logits;
-  for (const std::size_t page : {32, 64, 512}) EXPECT_TRUE(SameBits(Compute(*model, tokens, {40}, page).logits, expected));
+  for (const std::size_t page : {32, 64, 512})
+    EXPECT_TRUE(SameBits(Compute(*model, tokens, {40}, page).logits, expected));
 }
 
 TEST(Llama, ASequenceIsUnaffectedByOnesBeforeIt) {
@@ -315,8 +316,8 @@ TEST(LlamaLoad, HostileMetadataIsNamed) {
     GgufWriter writer;
     writer.AddString("general.architecture", "llama");
     const std::vector<std::pair<std::string, std::uint32_t>> good = {
-        {"block_count", 2},          {"context_length", 64},           {"embedding_length", 64},
-        {"feed_forward_length", 64}, {"attention.head_count", 4},      {"attention.head_count_kv", 2}};
+        {"block_count", 2},          {"context_length", 64},      {"embedding_length", 64},
+        {"feed_forward_length", 64}, {"attention.head_count", 4}, {"attention.head_count_kv", 2}};
     for (const auto& [name, number] : good) writer.AddU32("llama." + name, name == key ? value : number);
     if (key == "expert_count" || key.starts_with("rope.")) writer.AddU32("llama." + key, value);
     return LoadError(writer.Build());
