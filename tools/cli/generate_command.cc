@@ -94,6 +94,14 @@ absl::Status CheckFits(std::size_t prompt_tokens, std::size_t new_tokens, const 
                   prompt_tokens, new_tokens, config.context));
 }
 
+// DRAM for an embedded store: this one sequence, and as much again for blocks that are on their way to the disk.
+std::uint64_t EmbeddedDramBytes(const engine::Model& model, std::size_t block_tokens, std::size_t tokens) {
+  constexpr std::uint64_t kSpareBytes = std::uint64_t{64} << 20;  // headers, and room for blocks of a few MiB
+  const engine::KvLayout layout = model.kv_layout(block_tokens);
+  const std::uint64_t blocks = (tokens + block_tokens - 1) / block_tokens;
+  return 2 * blocks * layout.layers * layout.layer_bytes + kSpareBytes;
+}
+
 // Without this an embedded store's newest blocks would be gone with the process.
 void FlushEmbedded(const GenerateFlags& flags, PrefixStore* store) {
   if (store == nullptr || !flags.store.embedded() || flags.no_cache_write) return;
@@ -149,7 +157,9 @@ Outcome Run(const GenerateFlags& flags) {
   // One that fails later costs time only.
   std::unique_ptr<PrefixStore> store;
   if (!flags.store.url.empty() && flags.store.url != "none") {
-    auto opened = Open(flags.store, /*existing=*/false);
+    auto opened =
+        Open(flags.store, /*existing=*/false,
+             EmbeddedDramBytes(*loaded->model, flags.block_tokens, prompt.size() + flags.generate.max_new_tokens));
     if (!opened.ok()) return Outcome::Failure(ExitCode::kStore, opened.status());
     store = *std::move(opened);
   }

@@ -30,7 +30,7 @@ std::string StoreFlag::directory() const {
   return std::string_view(url).starts_with(kLocal) ? url.substr(kLocal.size()) : url;
 }
 
-absl::StatusOr<std::unique_ptr<PrefixStore>> Open(const StoreFlag& flag, bool existing) {
+absl::StatusOr<std::unique_ptr<PrefixStore>> Open(const StoreFlag& flag, bool existing, std::uint64_t dram_bytes) {
   if (existing && flag.embedded()) {
     std::error_code ignored;
     if (!std::filesystem::exists(std::filesystem::path(flag.directory()) / kFormatFile, ignored)) {
@@ -39,7 +39,9 @@ absl::StatusOr<std::unique_ptr<PrefixStore>> Open(const StoreFlag& flag, bool ex
           flag.directory()));
     }
   }
-  return OpenStore(flag.url, OpenStoreOptions{});
+  OpenStoreOptions options;
+  options.local.dram_bytes = dram_bytes;
+  return OpenStore(flag.url, options);
 }
 
 }  // namespace kvist::cli

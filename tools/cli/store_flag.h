@@ -1,6 +1,7 @@
 // The --store flag: which store a command works on.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -20,8 +21,13 @@ struct StoreFlag {
   std::string directory() const;
 };
 
+// What of an embedded store's memory a command needs that only looks or drops. Small, because all of it is pinned for
+// I/O at opening, which takes about a second per GiB.
+inline constexpr std::uint64_t kLookingDramBytes = std::uint64_t{64} << 20;
+
 // Connects to or opens the store. `existing`: a directory that holds no store is an error, not made into one.
-// The message names the fault and the remedy.
-absl::StatusOr<std::unique_ptr<PrefixStore>> Open(const StoreFlag& flag, bool existing);
+// `dram_bytes` is for an embedded store. The message names the fault and the remedy.
+absl::StatusOr<std::unique_ptr<PrefixStore>> Open(const StoreFlag& flag, bool existing,
+                                                  std::uint64_t dram_bytes = kLookingDramBytes);
 
 }  // namespace kvist::cli

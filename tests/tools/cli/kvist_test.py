@@ -92,7 +92,7 @@ class Generate(KvistTest):
 
     def test_chat_adds_the_models_template(self):
         self.assertGreater(self.generate("--chat")["prompt_tokens"], self.generate()["prompt_tokens"])
-        self.assertNotEqual(self.generate("--chat", "--system", "Be brief.")["prompt_tokens"],
+        self.assertNotEqual(self.generate("--chat", "--system", "Answer in one short sentence, please.")["prompt_tokens"],
                             self.generate("--chat")["prompt_tokens"])
 
     def test_equal_seeds_give_equal_samples(self):
