@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/dequantize-inl.h"
 #include "kernels/cpu/pack-inl.h"
@@ -104,7 +105,12 @@ HWY_INLINE bool MultiplyOneToken(const Matrix& w, std::size_t row, const float* 
   const std::byte* blocks = w.data + row * row_bytes;
   RowSums sums;
   ClearSums(sums);
-  for (std::size_t k = 0; k < w.cols; k += 32, blocks += block_bytes) {
+  // The 32 rows are one run of memory but are walked side by side, which hardware does not see through: the next 32 are
+  // asked for here, a step's worth at each step. (Past the last row a prefetch is without effect.)
+  const std::size_t step_bytes = kMatMulRowBlock * block_bytes;
+  const std::byte* ahead = blocks + kMatMulRowBlock * row_bytes;
+  for (std::size_t k = 0; k < w.cols; k += 32, blocks += block_bytes, ahead += step_bytes) {
+    for (std::size_t line = 0; line < step_bytes; line += 64) hwy::Prefetch(ahead + line);
     if (w.type == TensorType::kQ8_0) {
       SumBytes(blocks, row_bytes, x + k, sums);
     } else {
