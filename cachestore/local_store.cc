@@ -18,7 +18,7 @@
 #include "cachestore/movement/worker.h"
 #include "cachestore/movement/write_back.h"
 #include "cachestore/namespace_table.h"
-#include "cachestore/retention/retention_clock.h"
+#include "cachestore/retention/guarded_clock.h"
 #include "cachestore/tier/dram_tier.h"
 #include "cachestore/tier/grant_table.h"
 #include "fmt/format.h"
@@ -35,7 +35,8 @@ constexpr std::size_t kMatchBatch = 64;
 
 class LocalStoreImpl final : public LocalStore {
  public:
-  LocalStoreImpl(const LocalStoreOptions& options, std::unique_ptr<DramArena> arena, std::unique_ptr<NvmeTier> nvme);
+  LocalStoreImpl(const LocalStoreOptions& options, std::unique_ptr<GuardedClock> clock,
+                 std::unique_ptr<DramArena> arena, std::unique_ptr<NvmeTier> nvme);
   ~LocalStoreImpl() override;
 
   absl::StatusOr<Namespace> OpenNamespace(const NamespaceSpec& spec, const NamespaceOptions& options) override;
@@ -73,7 +74,7 @@ class LocalStoreImpl final : public LocalStore {
     bool on_nvme = false;  // already, as far as known
   };
 
-  absl::Time Now();
+  absl::Time Now() const { return clock_->Wall(); }
   // The resident, unexpired prefix of `tokens`.
   Chain Resident(const KnownNamespace& known, std::span<const TokenId> tokens, absl::Time now) const;
   bool IsResident(const NamespaceId& ns, const BlockKey& key, absl::Time now) const;
@@ -89,7 +90,7 @@ class LocalStoreImpl final : public LocalStore {
   }
 
   const LocalStoreOptions options_;
-  const Clock* const clock_;
+  const std::unique_ptr<GuardedClock> clock_;
   const std::shared_ptr<DramArena> arena_;
   const std::shared_ptr<DramTier> dram_;
   const std::shared_ptr<GrantTable> grants_;
@@ -106,8 +107,6 @@ class LocalStoreImpl final : public LocalStore {
   std::atomic<std::uint64_t> committed_ = 0;
   std::atomic<std::uint64_t> duplicates_ = 0;
   std::atomic<std::uint64_t> expired_in_dram_ = 0;  // those that were nowhere else
-  absl::Mutex time_mutex_;
-  RetentionClock time_ ABSL_GUARDED_BY(time_mutex_);
 };
 
 const Clock* SystemClockIfNull(const Clock* clock) {
@@ -115,10 +114,10 @@ const Clock* SystemClockIfNull(const Clock* clock) {
   return clock != nullptr ? clock : &system_clock;
 }
 
-LocalStoreImpl::LocalStoreImpl(const LocalStoreOptions& options, std::unique_ptr<DramArena> arena,
-                               std::unique_ptr<NvmeTier> nvme)
+LocalStoreImpl::LocalStoreImpl(const LocalStoreOptions& options, std::unique_ptr<GuardedClock> clock,
+                               std::unique_ptr<DramArena> arena, std::unique_ptr<NvmeTier> nvme)
     : options_(options),
-      clock_(SystemClockIfNull(options.clock)),
+      clock_(std::move(clock)),
       arena_(std::move(arena)),
       dram_(std::make_shared<DramTier>(arena_)),
       grants_(std::make_shared<GrantTable>()),
@@ -129,8 +128,7 @@ LocalStoreImpl::LocalStoreImpl(const LocalStoreOptions& options, std::unique_ptr
       write_back_(dram_, nvme_.get(), worker_.get()),
       promotion_(dram_, nvme_.get()),
       removal_(dram_, nvme_.get(), &write_back_, worker_.get()),
-      pinning_(dram_, nvme_.get(), &write_back_, worker_.get()),
-      time_(clock_->Wall(), clock_->Monotonic(), namespaces_.NewestKnown()) {
+      pinning_(dram_, nvme_.get(), &write_back_, worker_.get()) {
   nvme_->RegisterBuffer(arena_->memory());
   ScheduleSweep();
 }
@@ -153,11 +151,6 @@ void LocalStoreImpl::ScheduleSweep() {
     }
     ScheduleSweep();
   });
-}
-
-absl::Time LocalStoreImpl::Now() {
-  absl::MutexLock lock(&time_mutex_);
-  return time_.Advance(clock_->Wall(), clock_->Monotonic());
 }
 
 absl::StatusOr<Namespace> LocalStoreImpl::OpenNamespace(const NamespaceSpec& spec, const NamespaceOptions& options) {
@@ -312,9 +305,8 @@ void LocalStoreImpl::Touch(const NamespaceId& ns, std::span<const TokenId> token
   const absl::Time now = Now();
   const absl::Time expires = (*known)->Use(now);
   const Chain chain = Resident(**known, tokens, now);
-  const std::vector<BlockKey> upwards(chain.keys.rbegin(), chain.keys.rend());
-  dram_->Touch(upwards, expires);
-  nvme_->Touch(upwards, ExpiryToUnixSeconds(expires));
+  dram_->Touch(chain.keys, expires);
+  nvme_->Touch(chain.keys, ExpiryToUnixSeconds(expires));
   std::move(done)(chain.keys.size());
 }
 
@@ -421,11 +413,13 @@ absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(const LocalStoreOpt
   if (options.ttl <= absl::ZeroDuration()) return absl::InvalidArgumentError("the store's ttl must be positive");
   absl::StatusOr<std::unique_ptr<DramArena>> arena = DramArena::Create(options.dram_bytes);
   if (!arena.ok()) return arena.status();
+  auto clock = std::make_unique<GuardedClock>(SystemClockIfNull(options.clock));
   NvmeTierOptions nvme_options = options.nvme;
-  nvme_options.clock = SystemClockIfNull(options.clock);
+  nvme_options.clock = clock.get();
   absl::StatusOr<std::unique_ptr<NvmeTier>> nvme = NvmeTier::Open(nvme_options);
   if (!nvme.ok()) return nvme.status();
-  return std::make_unique<LocalStoreImpl>(options, *std::move(arena), *std::move(nvme));
+  clock->StartFrom((*nvme)->newest_time());
+  return std::make_unique<LocalStoreImpl>(options, std::move(clock), *std::move(arena), *std::move(nvme));
 }
 
 }  // namespace kvist

@@ -14,10 +14,8 @@ NamespaceTable::NamespaceTable(NvmeTier* nvme, absl::Duration default_ttl) : nvm
     const auto it = known_.find(block.ns);
     if (it == known_.end()) return;
     KnownNamespace& known = *it->second;
-    // The namespace may have had the default before it got its own: the longer of the two can't overstate the use.
-    const absl::Time expires = absl::FromUnixSeconds(block.expires_unix_s);
-    known.last_used = std::max(known.last_used.load(), expires - known.ttl.load());
-    newest_known_ = std::max(newest_known_, expires - std::max(known.ttl.load(), default_ttl_) - absl::Seconds(1));
+    const absl::Time used = absl::FromUnixSeconds(block.expires_unix_s) - known.ttl.load();
+    known.last_used = std::max(known.last_used.load(), used);
   });
 }
 

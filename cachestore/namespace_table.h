@@ -41,15 +41,11 @@ class NamespaceTable {
   absl::StatusOr<KnownNamespace*> Find(const NamespaceId& id) const;
   std::vector<KnownNamespace*> All() const;
 
-  // A time that the stored blocks vouch for: the newest use that their expiries can't have come without.
-  absl::Time NewestKnown() const { return newest_known_; }
-
  private:
   KnownNamespace* Add(const Namespace& ns, absl::Duration ttl) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   NvmeTier* const nvme_;
   const absl::Duration default_ttl_;
-  absl::Time newest_known_ = absl::InfinitePast();
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<NamespaceId, std::unique_ptr<KnownNamespace>> known_ ABSL_GUARDED_BY(mutex_);
 };

@@ -47,15 +47,24 @@ void Acquisition::Pump() {
     std::size_t index = 0;
     {
       absl::MutexLock lock(&mutex_);
-      if (call_->over()) limit_ = std::min(limit_, next_);  // nobody waits: begin nothing more
+      if (call_->over()) {  // nobody waits: begin nothing more
+        limit_ = std::min(limit_, next_);
+        again_.clear();
+      }
+      std::erase_if(again_, [limit = limit_](std::size_t i) { return i >= limit; });
       while (next_ < limit_ && blocks_[next_] != nullptr) ++next_;
-      if (next_ >= limit_ || in_flight_ >= kFetchesInFlightMax) {
+      if ((next_ >= limit_ && again_.empty()) || in_flight_ >= kFetchesInFlightMax) {
         pumping_ = false;
         if (in_flight_ > 0) return;
         finished_ = true;
         break;
       }
-      index = next_++;
+      if (again_.empty()) {
+        index = next_++;
+      } else {
+        index = again_.back();
+        again_.pop_back();
+      }
       ++in_flight_;
     }
     parts_.promotion->Fetch(request_.ns, request_.keys[index], request_.shape, request_.expires,
@@ -80,11 +89,25 @@ void Acquisition::OnFetched(std::size_t index, absl::StatusOr<DramBlockRef> bloc
     if (good) {
       blocks_[index] = *std::move(block);
       sources_[index] = Tier::kNvme;
+    } else if (absl::IsResourceExhausted(block.status()) && YieldTail(index)) {
+      again_.push_back(index);
     } else {
       limit_ = std::min(limit_, index);
     }
   }
   Pump();
+}
+
+bool Acquisition::YieldTail(std::size_t after) {
+  for (std::size_t last = limit_; last > after + 1; --last) {
+    if (blocks_[last - 1] == nullptr) continue;
+    const DramBlockRef given_up = std::move(blocks_[last - 1]);
+    blocks_[last - 1] = nullptr;
+    limit_ = last - 1;
+    parts_.dram->Release({&given_up, 1});
+    return true;
+  }
+  return false;
 }
 
 void Acquisition::Finish() {
@@ -96,10 +119,8 @@ void Acquisition::Finish() {
   if (call_->over()) return;
   const std::span<const BlockKey> keys = std::span(request_.keys).first(count);
   if (count > 0) {
-    // From tail to head, so that parents stay younger than children.
-    const std::vector<BlockKey> upwards(keys.rbegin(), keys.rend());
-    parts_.dram->Touch(upwards, request_.expires);
-    parts_.nvme->Touch(upwards, ExpiryToUnixSeconds(request_.expires));
+    parts_.dram->Touch(keys, request_.expires);
+    parts_.nvme->Touch(keys, ExpiryToUnixSeconds(request_.expires));
   }
   std::vector<Lease::Block> leased;
   leased.reserve(count);

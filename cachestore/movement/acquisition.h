@@ -60,6 +60,8 @@ class Acquisition : public std::enable_shared_from_this<Acquisition> {
   std::size_t Reachable() const;  // the chain's length as far as both tiers know
   void Pump() ABSL_LOCKS_EXCLUDED(mutex_);
   void OnFetched(std::size_t index, absl::StatusOr<DramBlockRef> block) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Gives up the end of the chain that is in DRAM already, to make room for what comes before it.
+  bool YieldTail(std::size_t after) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Parts parts_;
@@ -73,6 +75,7 @@ class Acquisition : public std::enable_shared_from_this<Acquisition> {
   absl::Mutex mutex_;
   std::size_t limit_ ABSL_GUARDED_BY(mutex_) = 0;  // blocks that can still be had
   std::size_t next_ ABSL_GUARDED_BY(mutex_) = 0;   // first not looked at
+  std::vector<std::size_t> again_ ABSL_GUARDED_BY(mutex_);  // found no room, but there is some now
   std::size_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;

@@ -106,18 +106,19 @@ DramArena::~DramArena() {
   close(fd_);
 }
 
-DramArena::SpanSize DramArena::SizeFor(std::size_t record_bytes) const {
+std::size_t DramArena::SpanSlabs(std::size_t record_bytes, std::size_t most) const {
   const std::size_t least = (record_bytes + slab_bytes_ - 1) / slab_bytes_;
-  std::size_t best = least;
+  if (least > most) return 0;
   const auto used_share = [&](std::size_t slabs) {
     const std::size_t bytes = slabs * slab_bytes_;
     return static_cast<double>(bytes / record_bytes * record_bytes) / static_cast<double>(bytes);
   };
-  for (std::size_t slabs = least; slabs <= std::max(least, kSpanSlabsMax); ++slabs) {
+  std::size_t best = least;
+  for (std::size_t slabs = least; slabs <= std::min(most, std::max(least, kSpanSlabsMax)); ++slabs) {
     if (used_share(slabs) > used_share(best)) best = slabs;
     if (used_share(best) >= 1.0 - 1.0 / kWasteShare) break;
   }
-  return {.preferred = best, .least = least};
+  return best;
 }
 
 std::size_t DramArena::FindRun(std::size_t slabs) const {
@@ -129,15 +130,20 @@ std::size_t DramArena::FindRun(std::size_t slabs) const {
   return slab_count_;
 }
 
-bool DramArena::MakeSpan(std::size_t record_bytes) {
-  const SpanSize size = SizeFor(record_bytes);
-  std::size_t slabs = size.preferred;
-  std::size_t first = FindRun(slabs);
-  if (first == slab_count_) {
-    slabs = size.least;
-    first = FindRun(slabs);
+std::size_t DramArena::LongestRun() const {
+  std::size_t longest = 0;
+  std::size_t run = 0;
+  for (const bool used : slab_used_) {
+    run = used ? 0 : run + 1;
+    longest = std::max(longest, run);
   }
-  if (first == slab_count_) return false;
+  return longest;
+}
+
+bool DramArena::MakeSpan(std::size_t record_bytes) {
+  const std::size_t slabs = SpanSlabs(record_bytes, LongestRun());
+  if (slabs == 0) return false;
+  const std::size_t first = FindRun(slabs);
   for (std::size_t slab = first; slab < first + slabs; ++slab) slab_used_[slab] = true;
   Span span{.record_bytes = record_bytes, .slabs = slabs, .slots = slabs * slab_bytes_ / record_bytes, .free = {}};
   for (std::size_t slot = span.slots; slot > 0; --slot) span.free.push_back(static_cast<std::uint32_t>(slot - 1));

@@ -3,8 +3,8 @@
 // Namespaces differ in record size, and share the arena by slabs: it is cut into equal slabs; a span of neighbouring
 // slabs serves one record size at a time, and its slabs return to the pool when its last slot is freed.
 //   - Slabs are 2 MiB (one huge page), smaller in small arenas so that there are at least 64 to share: 64 KiB at least.
-//   - A span has as few slabs as waste at most 1/16 of it (so 1.4 MiB records come 7 to 10 MiB instead of 1 to 2 MiB);
-//     where no such run of slabs is free, as few as hold one record.
+//   - A span has as few slabs as waste at most 1/16 of it (so 1.4 MiB records come 7 to 10 MiB instead of 1 to 2 MiB),
+//     or wastes least where no such run of slabs is free.
 //   - Slots are taken from the lowest span with room, so that higher ones drain.
 // Thread safety: any thread.
 #pragma once
@@ -54,16 +54,12 @@ class DramArena {
     std::size_t slots = 0;
     std::vector<std::uint32_t> free;  // slot numbers
   };
-  // Sizes of spans for a record size.
-  struct SpanSize {
-    std::size_t preferred = 0;  // in slabs
-    std::size_t least = 0;
-  };
-
   DramArena(int fd, std::span<std::byte> memory, std::size_t slab_bytes);
-  SpanSize SizeFor(std::size_t record_bytes) const;
-  // First slab of a free run of that many, or slab_count_.
+  // Slabs of a span for this size, `most` at most; 0 if that many can't hold a record.
+  std::size_t SpanSlabs(std::size_t record_bytes, std::size_t most) const;
+  // First slab of the first free run of that many; slab_count_ if there is none.
   std::size_t FindRun(std::size_t slabs) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::size_t LongestRun() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MakeSpan(std::size_t record_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int fd_;

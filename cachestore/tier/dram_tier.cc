@@ -141,13 +141,13 @@ void DramTier::Release(std::span<const DramBlockRef> blocks) {
   }
 }
 
-void DramTier::Touch(std::span<const BlockKey> keys, absl::Time expires) {
+void DramTier::Touch(std::span<const BlockKey> chain, absl::Time expires) {
   absl::MutexLock lock(&mutex_);
-  for (const BlockKey& key : keys) {
-    const auto it = blocks_.find(key);
+  for (auto key = chain.rbegin(); key != chain.rend(); ++key) {
+    const auto it = blocks_.find(*key);
     if (it == blocks_.end()) continue;
     it->second.expires = expires;
-    lru_.Touch(key);
+    lru_.Touch(*key);
   }
 }
 

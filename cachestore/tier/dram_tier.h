@@ -106,8 +106,8 @@ class DramTier : public std::enable_shared_from_this<DramTier> {
   void Lease(const DramBlockRef& block);
   void Release(std::span<const DramBlockRef> blocks);  // null entries are skipped
 
-  // Makes each the most recently used and sets its expiry; to keep parents younger, order from tail to head.
-  void Touch(std::span<const BlockKey> keys, absl::Time expires);
+  // Marks a chain, in its order, as just used and sets its expiry; parents end up younger than their children.
+  void Touch(std::span<const BlockKey> chain, absl::Time expires);
   absl::Time Expiry(const BlockKey& key) const;  // InfinitePast if absent
 
   void SetState(const DramBlock& block, BlockState state);
