@@ -8,8 +8,4 @@ if(CMAKE_UNITY_BUILD)
   # `kGhostsMin` in s3_fifo_policy.cc and another policy.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/cachestore/retention/s3_fifo_policy.cc
     TARGET_DIRECTORY kvist_cachestore PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  # `OpenBytes` in both files of gguf_test.
-  if(TARGET gguf_test)
-    set_target_properties(gguf_test PROPERTIES UNITY_BUILD OFF)
-  endif()
 endif()
