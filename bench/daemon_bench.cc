@@ -61,7 +61,8 @@ std::vector<TokenId> FillStore(RemoteStore* store, const Namespace& ns) {
                           .parent = parent,
                           .tokens = std::vector<TokenId>(first, first + kBlockTokens),
                           .grant = std::move(grant)};
-    parent = OrDie(Await<BlockKey>([&](Done<BlockKey> done) { store->Commit(std::move(request), {}, std::move(done)); }));
+    parent =
+        OrDie(Await<BlockKey>([&](Done<BlockKey> done) { store->Commit(std::move(request), {}, std::move(done)); }));
   }
   return tokens;
 }
@@ -76,7 +77,8 @@ bool AcquireOnce(RemoteStore* store, const Namespace& ns, const std::vector<Toke
   for (std::size_t i = 0; i < lease->blocks().size(); ++i) {
     const auto payload = lease->blocks()[i].payload;
     if (payload.data() < arena.data() || payload.data() + payload.size() > arena.data() + arena.size()) return false;
-    if (payload.front() != static_cast<std::byte>(i + 1) || payload.back() != static_cast<std::byte>(i + 1)) return false;
+    if (payload.front() != static_cast<std::byte>(i + 1) || payload.back() != static_cast<std::byte>(i + 1))
+      return false;
   }
   return lease->blocks().size() == kBlocks;
 }

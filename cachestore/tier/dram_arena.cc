@@ -192,6 +192,46 @@ void DramArena::Free(std::span<std::byte> slot) {
   spans_.erase(it);
 }
 
+std::vector<DramArena::Region> DramArena::Regions(std::size_t record_bytes) const {
+  const std::size_t least = (record_bytes + slab_bytes_ - 1) / slab_bytes_;
+  absl::MutexLock lock(&mutex_);
+  // Spans and single free slabs, in order of address; a region is as many neighbours as make up `least` slabs.
+  struct Piece {
+    std::size_t first = 0;
+    std::size_t slabs = 1;
+    std::size_t used_slots = 0;
+    std::uint64_t used_bytes = 0;
+  };
+  std::vector<Piece> pieces;
+  for (std::size_t slab = 0; slab < slab_count_; slab += pieces.back().slabs) {
+    Piece piece{.first = slab};
+    if (const auto it = spans_.find(slab); it != spans_.end()) {
+      const Span& span = it->second;
+      piece.slabs = span.slabs;
+      piece.used_slots = span.slots - span.free.size();
+      piece.used_bytes = piece.used_slots * span.record_bytes;
+    }
+    pieces.push_back(piece);
+  }
+  std::vector<Region> regions;
+  for (std::size_t begin = 0; begin < pieces.size(); ++begin) {
+    Region region;
+    std::size_t slabs = 0;
+    for (std::size_t i = begin; i < pieces.size() && slabs < least; ++i) {
+      slabs += pieces[i].slabs;
+      region.used_slots += pieces[i].used_slots;
+      region.used_bytes += pieces[i].used_bytes;
+    }
+    if (slabs < least) break;
+    region.memory = memory_.subspan(pieces[begin].first * slab_bytes_, slabs * slab_bytes_);
+    regions.push_back(region);
+  }
+  const std::size_t count = std::min(regions.size(), kRegionsMax);
+  std::ranges::partial_sort(regions, regions.begin() + static_cast<std::ptrdiff_t>(count), {}, &Region::used_bytes);
+  regions.resize(count);
+  return regions;
+}
+
 std::uint64_t DramArena::allocated_bytes() const {
   absl::MutexLock lock(&mutex_);
   return allocated_bytes_;

@@ -6,6 +6,7 @@
 //   - A span has as few slabs as waste at most 1/16 of it (so 1.4 MiB records come 7 to 10 MiB instead of 1 to 2 MiB),
 //     or wastes least where no such run of slabs is free.
 //   - Slots are taken from the lowest span with room, so that higher ones drain.
+//   - Where slabs of another size are in the way, Regions says what would have to be emptied, cheapest first.
 // Thread safety: any thread.
 #pragma once
 
@@ -37,6 +38,16 @@ class DramArena {
   // A slot of `record_bytes` (a multiple of 4 KiB), 4 KiB-aligned; empty if there is none.
   std::span<std::byte> Allocate(std::size_t record_bytes);
   void Free(std::span<std::byte> slot);
+
+  // A run of slabs that would hold a record, were its `used_slots` free.
+  struct Region {
+    std::span<std::byte> memory;
+    std::size_t used_slots = 0;
+    std::uint64_t used_bytes = 0;
+  };
+  // The cheapest such runs, by bytes in use; kRegionsMax at most.
+  static constexpr std::size_t kRegionsMax = 8;
+  std::vector<Region> Regions(std::size_t record_bytes) const;
 
   // Whether an empty arena could hold one record of this size.
   bool Fits(std::size_t record_bytes) const { return record_bytes <= slab_bytes_ * slab_count_; }

@@ -7,23 +7,63 @@
 #include "fmt/format.h"
 
 namespace kvist {
+namespace {
+
+// Evicting this many records' worth without finding room for one means that room is scattered.
+constexpr std::size_t kScatteredRecords = 2;
+
+}  // namespace
 
 absl::StatusOr<DramBlockRef> DramTier::Allocate(const NamespaceId& ns, const RecordShape& shape) {
   const std::size_t bytes = shape.record_bytes();
   std::span<std::byte> slot = arena_->Allocate(bytes);
   if (slot.empty()) {
     absl::MutexLock lock(&mutex_);
+    std::size_t evicted = 0;
     while ((slot = arena_->Allocate(bytes)).empty()) {
-      const std::optional<BlockKey> victim = lru_.Victim();
-      if (!victim) {
+      // Room for several records went and still there is none for one: it lies scattered among records of another
+      // size. Evicting on would take most of them; emptying one region takes a few.
+      if (evicted >= kScatteredRecords * bytes && EvictRegion(bytes)) {
+        evicted = 0;
+        continue;
+      }
+      const std::size_t freed = EvictOne();
+      if (freed == 0) {
         return absl::ResourceExhaustedError(
             fmt::format("no room for a block of {} bytes in DRAM: the rest is leased or waits to be written", bytes));
       }
-      EraseLocked(*victim);
-      ++counters_.evicted_blocks;
+      evicted += freed;
     }
   }
   return std::make_shared<DramBlock>(arena_, slot, ns, shape);
+}
+
+std::size_t DramTier::EvictOne() {
+  const std::optional<BlockKey> victim = lru_.Victim();
+  if (!victim) return 0;
+  ++counters_.evicted_blocks;
+  return EraseLocked(*victim)->record_.size();
+}
+
+bool DramTier::EvictRegion(std::size_t record_bytes) {
+  for (const DramArena::Region& region : arena_->Regions(record_bytes)) {
+    std::vector<BlockKey> inside;
+    bool free_to_go = true;
+    for (const auto& [key, entry] : blocks_) {
+      const std::byte* const at = entry.block->record_.data();
+      if (at < region.memory.data() || at >= region.memory.data() + region.memory.size()) continue;
+      inside.push_back(key);
+      // An inner block may go too if it can be read again from below: its children stay reachable.
+      free_to_go = free_to_go && entry.block->leases_ == 0 && !entry.held &&
+                   (entry.state == BlockState::kBelow || !lru_.HasChildren(key));
+    }
+    // Slots that are not in the table are granted, or dropped while leased.
+    if (!free_to_go || inside.empty() || inside.size() != region.used_slots) continue;
+    for (const BlockKey& key : inside) EraseLocked(key);
+    counters_.evicted_blocks += inside.size();
+    return true;
+  }
+  return false;
 }
 
 absl::StatusOr<DramTier::Published> DramTier::Publish(DramBlockRef block, const BlockKey& key, const BlockKey& parent,

@@ -141,6 +141,10 @@ class DramTier : public std::enable_shared_from_this<DramTier> {
   bool IsResident(const DramBlock& block) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Brings entry.held in line with its state and pins.
   void UpdateHold(const BlockKey& key, Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Evicts the least recently used leaf; yields its bytes, 0 if none can go.
+  std::size_t EvictOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Evicts all of the cheapest region that would hold a record of this size; false if none can go as a whole.
+  bool EvictRegion(std::size_t record_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   DramBlockRef EraseLocked(const BlockKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<DramArena> arena_;

@@ -10,10 +10,10 @@
 // Channel lives: whoever holds a lease holds the Channel.
 #pragma once
 
+#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -108,7 +108,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::vector<std::string> writing_;
 
   mutable absl::Mutex mutex_;
-  absl::Status lost_ ABSL_GUARDED_BY(mutex_);  // OK while alive
+  absl::Status lost_ ABSL_GUARDED_BY(mutex_);          // OK while alive
   std::uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 2;  // 1 was Hello
   absl::flat_hash_map<std::uint64_t, Pending> pending_ ABSL_GUARDED_BY(mutex_);
   std::set<std::pair<Time, std::uint64_t>> deadlines_ ABSL_GUARDED_BY(mutex_);

@@ -28,8 +28,8 @@ absl::StatusOr<protocol::Descriptor> ConnectSocket(const std::string& path) {
   const int error = errno;
   if (error == ENOENT || error == ECONNREFUSED || error == ENOTDIR) {
     return absl::UnavailableError(fmt::format(
-        "no kvistd answers at {} ({}): start one with `kvistd --config config/kvistd.toml --set daemon.socket={}`", path,
-        error == ECONNREFUSED ? "stale socket" : "no such socket", path));
+        "no kvistd answers at {} ({}): start one with `kvistd --config config/kvistd.toml --set daemon.socket={}`",
+        path, error == ECONNREFUSED ? "stale socket" : "no such socket", path));
   }
   if (error == EAGAIN) return absl::UnavailableError(fmt::format("kvistd at {} has too many waiting clients", path));
   const absl::Status status = protocol::ErrnoStatus(error, fmt::format("connecting to kvistd at {}", path));
@@ -84,16 +84,15 @@ absl::Status MapMemory(const std::vector<protocol::Descriptor>& descriptors, Att
   const v1::HelloReply& hello = attachment->hello;
   const std::size_t expected = hello.staging_bytes() > 0 ? 2 : 1;
   if (descriptors.size() != expected) {
-    return absl::InternalError(
-        fmt::format("kvistd sent {} descriptors instead of {}", descriptors.size(), expected));
+    return absl::InternalError(fmt::format("kvistd sent {} descriptors instead of {}", descriptors.size(), expected));
   }
-  auto arena = protocol::Mapping::Create(descriptors[0].get(), hello.arena_bytes(),
-                                         protocol::Mapping::Access::kReadOnly);
+  auto arena =
+      protocol::Mapping::Create(descriptors[0].get(), hello.arena_bytes(), protocol::Mapping::Access::kReadOnly);
   if (!arena.ok()) return arena.status();
   attachment->arena = std::make_shared<const protocol::Mapping>(std::move(*arena));
   if (expected == 2) {
-    auto staging = protocol::Mapping::Create(descriptors[1].get(), hello.staging_bytes(),
-                                             protocol::Mapping::Access::kReadWrite);
+    auto staging =
+        protocol::Mapping::Create(descriptors[1].get(), hello.staging_bytes(), protocol::Mapping::Access::kReadWrite);
     if (!staging.ok()) return staging.status();
     attachment->staging = std::make_shared<StagingArea>(std::move(*staging));
   }

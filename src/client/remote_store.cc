@@ -84,7 +84,8 @@ class SocketStore final : public RemoteStore {
 
   ~SocketStore() override {
     const std::uint64_t one = 1;
-    if (stop_.valid()) [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof(one));
+    if (stop_.valid()) [[maybe_unused]]
+      const ssize_t written = ::write(stop_.get(), &one, sizeof(one));
     asio::post(io_, [this] {
       stopping_ = true;
       retry_.cancel();
@@ -286,7 +287,8 @@ class SocketStore final : public RemoteStore {
   absl::Status GrantFault() {
     absl::MutexLock lock(&mutex_);
     if (channel_ == nullptr) return unavailable_;
-    if (connections_ > 1) return absl::UnavailableError("the connection that granted this slot is gone: take a new one");
+    if (connections_ > 1)
+      return absl::UnavailableError("the connection that granted this slot is gone: take a new one");
     return absl::InvalidArgumentError("the grant is not from this store and namespace");
   }
 
@@ -376,10 +378,10 @@ class SocketStore final : public RemoteStore {
   const RemoteStoreOptions options_;
   asio::io_context io_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_;
-  asio::steady_timer retry_;        // on the store's thread only
-  absl::Duration backoff_;          // likewise
-  bool stopping_ = false;           // likewise
-  protocol::Descriptor stop_;       // readable once the store is being destroyed
+  asio::steady_timer retry_;   // on the store's thread only
+  absl::Duration backoff_;     // likewise
+  bool stopping_ = false;      // likewise
+  protocol::Descriptor stop_;  // readable once the store is being destroyed
   std::thread thread_;
 
   mutable absl::Mutex mutex_;

@@ -8,8 +8,9 @@
 // valid memory with the right contents until they are dropped. Grants of a lost connection can no longer be committed.
 //
 // Thread safety: as PrefixStore. Completions run on the store's one thread (or the caller's). The calls that block
-// (OpenNamespace, Stats, ListNamespaces, and the first Grant for a namespace not opened here) answer FailedPrecondition inside a completion instead of deadlocking; the
-// store must not be destroyed inside one. Leases may outlive the store; grants must not be filled after it.
+// (OpenNamespace, Stats, ListNamespaces, and the first Grant for a namespace not opened here) answer FailedPrecondition
+// inside a completion instead of deadlocking; the store must not be destroyed inside one. Leases may outlive the store;
+// grants must not be filled after it.
 #pragma once
 
 #include <cstddef>

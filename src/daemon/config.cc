@@ -22,22 +22,21 @@ struct Setting {
   std::function<std::string(const DaemonConfig&)> print;  // as TOML
 };
 
-// `field` is a function from DaemonConfig& to the setting's variable.
+// `field` is a function from a DaemonConfig, const or not, to the setting's variable.
 template <typename Field>
 Setting Bytes(std::string name, Field field, std::uint64_t least, std::string description) {
-  return {std::move(name), std::move(description),
-          [field, least](DaemonConfig& config, std::string_view text) -> absl::Status {
-            const auto bytes = ParseBytes(text);
-            if (!bytes.ok()) return bytes.status();
-            if (*bytes < least) {
-              return absl::InvalidArgumentError(fmt::format("\"{}\" is less than the least, {}", text, BytesText(least)));
-            }
-            field(config) = *bytes;
-            return absl::OkStatus();
-          },
-          [field](const DaemonConfig& config) {
-            return fmt::format("\"{}\"", BytesText(field(const_cast<DaemonConfig&>(config))));
-          }};
+  return {
+      std::move(name), std::move(description),
+      [field, least](DaemonConfig& config, std::string_view text) -> absl::Status {
+        const auto bytes = ParseBytes(text);
+        if (!bytes.ok()) return bytes.status();
+        if (*bytes < least) {
+          return absl::InvalidArgumentError(fmt::format("\"{}\" is less than the least, {}", text, BytesText(least)));
+        }
+        field(config) = *bytes;
+        return absl::OkStatus();
+      },
+      [field](const DaemonConfig& config) { return fmt::format("\"{}\"", BytesText(field(config))); }};
 }
 
 template <typename Field>
@@ -53,7 +52,7 @@ Setting Number(std::string name, Field field, std::uint64_t least, std::uint64_t
             field(config) = value;
             return absl::OkStatus();
           },
-          [field](const DaemonConfig& config) { return fmt::format("{}", field(const_cast<DaemonConfig&>(config))); }};
+          [field](const DaemonConfig& config) { return fmt::format("{}", field(config)); }};
 }
 
 template <typename Field>
@@ -66,9 +65,7 @@ Setting Time(std::string name, Field field, std::string description) {
             field(config) = *duration;
             return absl::OkStatus();
           },
-          [field](const DaemonConfig& config) {
-            return fmt::format("\"{}\"", DurationText(field(const_cast<DaemonConfig&>(config))));
-          }};
+          [field](const DaemonConfig& config) { return fmt::format("\"{}\"", DurationText(field(config))); }};
 }
 
 template <typename Field>
@@ -81,7 +78,7 @@ Setting Path(std::string name, Field field, std::string description) {
           },
           [field](const DaemonConfig& config) {
             std::ostringstream quoted;
-            quoted << toml::value<std::string>(field(const_cast<DaemonConfig&>(config)));
+            quoted << toml::value<std::string>(field(config));
             return quoted.str();
           }};
 }
@@ -102,39 +99,64 @@ Setting LogLevel() {
           [](const DaemonConfig& config) { return fmt::format("\"{}\"", config.log_level); }};
 }
 
-#define KVIST_FIELD(member) [](DaemonConfig & config) -> auto& { return config.member; }
-
 std::vector<Setting> Settings() {
   constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
   return {
-      Path("daemon.socket", KVIST_FIELD(socket), "UNIX socket, mode 0600; beside it lies SOCKET.lock while it runs."),
-      Number("daemon.threads", KVIST_FIELD(threads), 1, 64, "Threads that answer clients and copy payloads in."),
+      Path(
+          "daemon.socket", [](auto& c) -> auto& { return c.socket; },
+          "UNIX socket, mode 0600; beside it lies SOCKET.lock while it runs."),
+      Number(
+          "daemon.threads", [](auto& c) -> auto& { return c.threads; }, 1, 64,
+          "Threads that answer clients and copy payloads in."),
       LogLevel(),
-      Time("daemon.drain_timeout", KVIST_FIELD(drain_timeout), "At a stop, work under way may take this long."),
-      Time("daemon.flush_timeout", KVIST_FIELD(flush_timeout), "At a stop, writing DRAM to NVMe may take this long."),
-      Path("store.directory", KVIST_FIELD(directory), "The store. Made if missing; one daemon per directory."),
-      Bytes("store.dram", KVIST_FIELD(dram_bytes), 16 * kMiB, "DRAM tier, all of it."),
-      Bytes("store.nvme", KVIST_FIELD(nvme_bytes), 16 * kMiB, "NVMe tier: all segment files together."),
-      Bytes("store.segment", KVIST_FIELD(segment_bytes), kMiB, "One segment file; must hold at least one block."),
-      Number("store.queue_depth", KVIST_FIELD(queue_depth), 1, 1024, "Transfers in flight to the device."),
-      Time("store.ttl", KVIST_FIELD(ttl), "Blocks expire this long after their last use; \"inf\": never."),
-      Number("limits.clients", KVIST_FIELD(limits.clients), 1, 65536, "Connections at once."),
-      Time("limits.handshake_timeout", KVIST_FIELD(limits.handshake_timeout), "A connection must say Hello within it."),
-      Number("limits.outstanding_requests", KVIST_FIELD(limits.outstanding_requests), 1, 1'000'000,
-             "Unanswered requests per client."),
-      Bytes("limits.outstanding_bytes", KVIST_FIELD(limits.outstanding_bytes), 16 * kMiB,
-            "Their messages' memory, per client."),
-      Number("limits.leased_blocks", KVIST_FIELD(limits.leased_blocks), 1, 100'000'000,
-             "Blocks one client may hold in DRAM."),
-      Bytes("limits.outgoing_bytes", KVIST_FIELD(limits.outgoing_bytes), 16 * kMiB,
-            "Replies waiting for a client that does not read; beyond it, it is cut off."),
-      Bytes("limits.staging_per_client", KVIST_FIELD(limits.staging_per_client), 0,
-            "Payloads one client may have on their way in."),
-      Bytes("limits.staging_total", KVIST_FIELD(limits.staging_total), 0, "The same, all clients together."),
+      Time(
+          "daemon.drain_timeout", [](auto& c) -> auto& { return c.drain_timeout; },
+          "At a stop, work under way may take this long."),
+      Time(
+          "daemon.flush_timeout", [](auto& c) -> auto& { return c.flush_timeout; },
+          "At a stop, writing DRAM to NVMe may take this long."),
+      Path(
+          "store.directory", [](auto& c) -> auto& { return c.directory; },
+          "The store. Made if missing; one daemon per directory."),
+      Bytes(
+          "store.dram", [](auto& c) -> auto& { return c.dram_bytes; }, 16 * kMiB, "DRAM tier, all of it."),
+      Bytes(
+          "store.nvme", [](auto& c) -> auto& { return c.nvme_bytes; }, 16 * kMiB,
+          "NVMe tier: all segment files together."),
+      Bytes(
+          "store.segment", [](auto& c) -> auto& { return c.segment_bytes; }, kMiB,
+          "One segment file; must hold at least one block."),
+      Number(
+          "store.queue_depth", [](auto& c) -> auto& { return c.queue_depth; }, 1, 1024,
+          "Transfers in flight to the device."),
+      Time(
+          "store.ttl", [](auto& c) -> auto& { return c.ttl; },
+          "Blocks expire this long after their last use; \"inf\": never."),
+      Number(
+          "limits.clients", [](auto& c) -> auto& { return c.limits.clients; }, 1, 65536, "Connections at once."),
+      Time(
+          "limits.handshake_timeout", [](auto& c) -> auto& { return c.limits.handshake_timeout; },
+          "A connection must say Hello within it."),
+      Number(
+          "limits.outstanding_requests", [](auto& c) -> auto& { return c.limits.outstanding_requests; }, 1, 1'000'000,
+          "Unanswered requests per client."),
+      Bytes(
+          "limits.outstanding_bytes", [](auto& c) -> auto& { return c.limits.outstanding_bytes; }, 16 * kMiB,
+          "Their messages' memory, per client."),
+      Number(
+          "limits.leased_blocks", [](auto& c) -> auto& { return c.limits.leased_blocks; }, 1, 100'000'000,
+          "Blocks one client may hold in DRAM."),
+      Bytes(
+          "limits.outgoing_bytes", [](auto& c) -> auto& { return c.limits.outgoing_bytes; }, 16 * kMiB,
+          "Replies waiting for a client that does not read; beyond it, it is cut off."),
+      Bytes(
+          "limits.staging_per_client", [](auto& c) -> auto& { return c.limits.staging_per_client; }, 0,
+          "Payloads one client may have on their way in."),
+      Bytes(
+          "limits.staging_total", [](auto& c) -> auto& { return c.limits.staging_total; }, 0,
+          "The same, all clients together."),
   };
 }
-
-#undef KVIST_FIELD
 
 const Setting* Find(const std::vector<Setting>& settings, std::string_view name) {
   for (const Setting& setting : settings) {
@@ -204,8 +226,8 @@ absl::Status ApplyOverride(const std::vector<Setting>& settings, const std::stri
   const std::string name = text.substr(0, equals);
   const Setting* setting = Find(settings, name);
   if (setting == nullptr) {
-    return Fault(fmt::format("--set {}", text), fmt::format("unknown key \"{}\"; {}", name,
-                                                            KnownKeys(settings, name.substr(0, name.find('.')))));
+    return Fault(fmt::format("--set {}", text),
+                 fmt::format("unknown key \"{}\"; {}", name, KnownKeys(settings, name.substr(0, name.find('.')))));
   }
   if (absl::Status status = setting->parse(*config, std::string_view(text).substr(equals + 1)); !status.ok()) {
     return Fault(fmt::format("--set {}", text), std::string(status.message()));
@@ -216,8 +238,8 @@ absl::Status ApplyOverride(const std::vector<Setting>& settings, const std::stri
 // What no single key can know.
 absl::Status CheckTogether(const std::string& name, const DaemonConfig& config) {
   if (config.segment_bytes > config.nvme_bytes) {
-    return Fault(name, fmt::format("store.segment ({}) is larger than store.nvme ({})",
-                                   BytesText(config.segment_bytes), BytesText(config.nvme_bytes)));
+    return Fault(name, fmt::format("store.segment ({}) is larger than store.nvme ({})", BytesText(config.segment_bytes),
+                                   BytesText(config.nvme_bytes)));
   }
   if (config.limits.staging_per_client > config.limits.staging_total) {
     return Fault(name, "limits.staging_per_client is larger than limits.staging_total");

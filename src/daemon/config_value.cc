@@ -41,7 +41,8 @@ std::string_view TrimSpaces(std::string_view text) {
 }
 
 template <std::size_t N>
-absl::StatusOr<double> ParseWithUnit(std::string_view text, const std::array<Unit, N>& units, std::string_view example) {
+absl::StatusOr<double> ParseWithUnit(std::string_view text, const std::array<Unit, N>& units,
+                                     std::string_view example) {
   const std::string_view trimmed = TrimSpaces(text);
   double number = 0;
   const auto [end, error] =
@@ -53,7 +54,8 @@ absl::StatusOr<double> ParseWithUnit(std::string_view text, const std::array<Uni
   std::string known;
   for (const Unit& unit : units) {
     if (unit.name == name) {
-      if (number * unit.factor >= kMaxNumber) return absl::InvalidArgumentError(fmt::format("\"{}\" is too large", text));
+      if (number * unit.factor >= kMaxNumber)
+        return absl::InvalidArgumentError(fmt::format("\"{}\" is too large", text));
       return number * unit.factor;
     }
     known += fmt::format("{}{}", known.empty() ? "" : ", ", unit.name);

@@ -49,10 +49,11 @@ std::optional<absl::Status> Dispatcher::Admit(const v1::Request& request, std::s
     return absl::UnimplementedError("this kvistd does not know the request");
   }
   const Limits& limits = context_->limits();
-  if (outstanding_.size() >= limits.outstanding_requests || outstanding_bytes_ + frame_bytes > limits.outstanding_bytes) {
-    return absl::ResourceExhaustedError(fmt::format("{} requests of {} bytes are outstanding; {} and {} bytes are allowed",
-                                                    outstanding_.size(), outstanding_bytes_,
-                                                    limits.outstanding_requests, limits.outstanding_bytes));
+  if (outstanding_.size() >= limits.outstanding_requests ||
+      outstanding_bytes_ + frame_bytes > limits.outstanding_bytes) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{} requests of {} bytes are outstanding; {} and {} bytes are allowed", outstanding_.size(),
+                    outstanding_bytes_, limits.outstanding_requests, limits.outstanding_bytes));
   }
   outstanding_[request.id()].frame_bytes = frame_bytes;
   outstanding_bytes_ += frame_bytes;
@@ -97,10 +98,8 @@ Done<T> Dispatcher::OnStrand(Then then) {
     const auto context = self->context_;
     {
       const auto executor = self->strand_;
-      boost::asio::post(executor,
-                        [self = std::move(self), then = std::move(then), result = std::move(result)]() mutable {
-                          then(*self, std::move(result));
-                        });
+      boost::asio::post(executor, [self = std::move(self), then = std::move(then),
+                                   result = std::move(result)]() mutable { then(*self, std::move(result)); });
     }
     // The store's thread was inside post until here: the server must not go away under it.
     context->OperationEnds();
@@ -179,17 +178,18 @@ void Dispatcher::Commit(std::uint64_t id, const v1::Commit& request) {
   if (!tokens.ok()) return FinishError(id, tokens.status());
   const std::span<const std::byte> staging = staging_.bytes();
   if (request.staging_offset() > staging.size() || request.length() > staging.size() - request.staging_offset()) {
-    return FinishError(id, absl::InvalidArgumentError(fmt::format(
-                               "commit of {} bytes at {} lies outside the staging area of {} bytes", request.length(),
-                               request.staging_offset(), staging.size())));
+    return FinishError(
+        id, absl::InvalidArgumentError(fmt::format("commit of {} bytes at {} lies outside the staging area of {} bytes",
+                                                   request.length(), request.staging_offset(), staging.size())));
   }
   const NamespaceId ns = protocol::FromWire(request.ns());
   auto grant = context_->store().Grant(ns);
   if (!grant.ok()) return FinishError(id, grant.status());
   const std::span<std::byte> payload = grant->payload();
   if (payload.size() != request.length()) {
-    return FinishError(id, absl::InvalidArgumentError(fmt::format("commit of {} bytes; a payload of this namespace has {}",
-                                                                  request.length(), payload.size())));
+    return FinishError(id,
+                       absl::InvalidArgumentError(fmt::format("commit of {} bytes; a payload of this namespace has {}",
+                                                              request.length(), payload.size())));
   }
   // Copy first, then check the copy: the client can still write to its staging area, but no longer to this.
   std::memcpy(payload.data(), staging.data() + request.staging_offset(), payload.size());
@@ -201,8 +201,7 @@ void Dispatcher::Commit(std::uint64_t id, const v1::Commit& request) {
                        .parent = protocol::FromWire(request.parent()),
                        .tokens = std::move(*tokens),
                        .grant = std::move(*grant),
-                       .durability =
-                           request.durability() == v1::DURABLE ? Durability::kDurable : Durability::kMemory};
+                       .durability = request.durability() == v1::DURABLE ? Durability::kDurable : Durability::kMemory};
   context_->store().Commit(std::move(commit), OptionsOf(id),
                            OnStrand<BlockKey>([id](Dispatcher& self, absl::StatusOr<BlockKey> key) {
                              if (!key.ok()) return self.FinishError(id, key.status());

@@ -53,7 +53,8 @@ absl::StatusOr<protocol::Descriptor> TakeLock(const std::string& lock_path, cons
       return absl::FailedPreconditionError(fmt::format(
           "another kvistd serves, or is starting, on {}: stop it, or set daemon.socket to another path", socket_path));
     }
-    struct stat held {}, named {};
+    struct stat held = {};
+    struct stat named = {};
     if (::fstat(lock.get(), &held) == 0 && ::lstat(lock_path.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
         held.st_dev == named.st_dev) {
       return lock;
@@ -79,7 +80,8 @@ absl::Status ClearStaleSocket(const std::string& path) {
         fmt::format("another program serves on {}: stop it, or set daemon.socket to another path", path));
   }
   if (errno != ECONNREFUSED) return protocol::ErrnoStatus(errno, fmt::format("probing the socket {}", path));
-  if (::unlink(path.c_str()) != 0) return protocol::ErrnoStatus(errno, fmt::format("removing the stale socket {}", path));
+  if (::unlink(path.c_str()) != 0)
+    return protocol::ErrnoStatus(errno, fmt::format("removing the stale socket {}", path));
   return absl::OkStatus();
 }
 

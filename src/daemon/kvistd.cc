@@ -10,9 +10,9 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/synchronization/notification.h"
-#include "fmt/format.h"
 #include "cachestore/await.h"
 #include "cachestore/local_store.h"
+#include "fmt/format.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
 #include "spdlog/spdlog.h"
 #include "src/daemon/config.h"
@@ -83,9 +83,10 @@ int Serve(const DaemonConfig& config) {
   server->reset();
   store->reset();
   if (!flushed.ok()) {
-    return Report(absl::InternalError(fmt::format("DRAM was not all written to NVMe: {}; what is missing will be a miss",
-                                                  std::string(flushed.message()))),
-                  kExitFault);
+    return Report(
+        absl::InternalError(fmt::format("DRAM was not all written to NVMe: {}; what is missing will be a miss",
+                                        std::string(flushed.message()))),
+        kExitFault);
   }
   spdlog::info("stopped");
   return 0;

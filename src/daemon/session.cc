@@ -62,7 +62,8 @@ bool Session::AdmitPeer() {
     return false;
   }
   if (peer.uid != ::geteuid() && peer.uid != 0) {
-    Fail(absl::PermissionDeniedError(fmt::format("this kvistd serves uid {} and root, not uid {}", ::geteuid(), peer.uid)));
+    Fail(absl::PermissionDeniedError(
+        fmt::format("this kvistd serves uid {} and root, not uid {}", ::geteuid(), peer.uid)));
     return false;
   }
   return true;
@@ -73,8 +74,7 @@ void Session::ReadHeader() {
   asio::async_read(socket_, asio::buffer(header_), [self = shared_from_this()](const error_code& error, std::size_t) {
     if (self->state_ == State::kClosed || self->state_ == State::kEnded) return;
     if (error) return self->DoClose();
-    const std::size_t limit =
-        self->state_ == State::kGreeting ? protocol::kMaxHelloBytes : protocol::kMaxFrameBytes;
+    const std::size_t limit = self->state_ == State::kGreeting ? protocol::kMaxHelloBytes : protocol::kMaxFrameBytes;
     const auto size = protocol::ParseFrameHeader(self->header_, limit);
     if (!size.ok()) return self->Fail(size.status());
     self->ReadBody(*size);
@@ -97,8 +97,7 @@ void Session::OnFrame() {
   if (state_ == State::kEnded) return;
   v1::Request request;
   if (!request.ParseFromString(body_)) return Fail(absl::InvalidArgumentError("not a Kvist message"));
-  const absl::Status status =
-      state_ == State::kGreeting ? Greet(request) : dispatcher_->Handle(request, body_.size());
+  const absl::Status status = state_ == State::kGreeting ? Greet(request) : dispatcher_->Handle(request, body_.size());
   if (!status.ok()) return Fail(status);
   CheckIdle();
 }

@@ -104,8 +104,8 @@ NamespaceInfo FromWire(const v1::ListNamespacesReply::Item& wire) {
   return {.ns = {.id = FromWire(wire.ns().id()), .spec = FromWire(wire.ns().spec())},
           .blocks = wire.blocks(),
           .bytes = wire.bytes(),
-          .last_used = wire.has_last_used_unix_ms() ? absl::FromUnixMillis(wire.last_used_unix_ms())
-                                                    : absl::InfinitePast()};
+          .last_used =
+              wire.has_last_used_unix_ms() ? absl::FromUnixMillis(wire.last_used_unix_ms()) : absl::InfinitePast()};
 }
 
 v1::TierId ToWire(Tier tier) { return static_cast<v1::TierId>(tier); }

@@ -46,6 +46,7 @@ absl::Status ErrnoStatus(int error, std::string_view what);
 absl::Status SendWithDescriptors(int socket, std::span<const char> bytes, std::span<const int> descriptors);
 
 // One non-blocking read that also collects descriptors (close-on-exec). 0 bytes: the peer closed.
-absl::StatusOr<std::size_t> ReceiveWithDescriptors(int socket, std::span<char> buffer, std::vector<Descriptor>* received);
+absl::StatusOr<std::size_t> ReceiveWithDescriptors(int socket, std::span<char> buffer,
+                                                   std::vector<Descriptor>* received);
 
 }  // namespace kvist::protocol

@@ -30,7 +30,7 @@ absl::StatusOr<std::size_t> ParseFrameHeader(std::span<const std::byte, kFrameHe
 
 absl::StatusCode StatusCodeFromWire(int code) {
   return code >= 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated) ? static_cast<absl::StatusCode>(code)
-                                                                                  : absl::StatusCode::kUnknown;
+                                                                                   : absl::StatusCode::kUnknown;
 }
 
 absl::Status StatusFromWire(int code, const std::string& message) {

@@ -24,9 +24,10 @@ absl::StatusOr<sockaddr_un> UnixAddress(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(fmt::format("socket path \"{}\" has {} bytes; 1 to {} are possible: choose a "
-                                                  "shorter one",
-                                                  path, path.size(), sizeof(address.sun_path) - 1));
+    return absl::InvalidArgumentError(
+        fmt::format("socket path \"{}\" has {} bytes; 1 to {} are possible: choose a "
+                    "shorter one",
+                    path, path.size(), sizeof(address.sun_path) - 1));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;

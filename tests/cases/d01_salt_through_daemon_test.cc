@@ -3,21 +3,13 @@
 #include <functional>
 
 #include "gmock/gmock.h"
-#include "src/client/remote_store.h"
 #include "tests/src/testing/blocks.h"
+#include "tests/src/testing/connect.h"
 #include "tests/src/testing/daemon_process.h"
 #include "tests/src/testing/scratch.h"
 
 namespace kvist {
 namespace {
-
-std::unique_ptr<RemoteStore> Connect(const std::string& socket) {
-  RemoteStoreOptions options;
-  options.socket_path = socket;
-  auto store = RemoteStore::Connect(options);
-  EXPECT_TRUE(store.ok()) << store.status();
-  return store.ok() ? std::move(*store) : nullptr;
-}
 
 TEST(D01SaltThroughDaemon, AnotherSaltNeverHitsInDramNorAfterARestart) {
   const testing::Scratch scratch;
@@ -31,13 +23,13 @@ TEST(D01SaltThroughDaemon, AnotherSaltNeverHitsInDramNorAfterARestart) {
   for (const bool restarted : {false, true}) {
     auto daemon = testing::DaemonProcess::Start(options);
     ASSERT_TRUE(daemon.ok()) << daemon.status();
-    const auto writer = Connect(options.socket);
+    const auto writer = testing::Connect(options.socket);
     const auto ns = writer->OpenNamespace(a, {});
     ASSERT_TRUE(ns.ok()) << ns.status();
     if (!restarted) {
       ASSERT_TRUE(testing::PutPrompt(writer.get(), ns->id, 8, 1, Durability::kDurable).ok());
     }
-    const auto reader = Connect(options.socket);
+    const auto reader = testing::Connect(options.socket);
     for (std::size_t i = 0; i < changes.size(); ++i) {
       NamespaceSpec spec = a;
       changes[i](spec);

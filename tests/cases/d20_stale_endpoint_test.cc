@@ -3,8 +3,8 @@
 #include <fstream>
 
 #include "gmock/gmock.h"
-#include "src/client/remote_store.h"
 #include "tests/src/testing/blocks.h"
+#include "tests/src/testing/connect.h"
 #include "tests/src/testing/daemon_process.h"
 #include "tests/src/testing/scratch.h"
 
@@ -13,14 +13,6 @@ namespace {
 
 using testing::DaemonProcess;
 
-std::unique_ptr<RemoteStore> Connect(const std::string& socket) {
-  RemoteStoreOptions options;
-  options.socket_path = socket;
-  auto store = RemoteStore::Connect(options);
-  EXPECT_TRUE(store.ok()) << store.status();
-  return store.ok() ? std::move(*store) : nullptr;
-}
-
 TEST(D20StaleEndpoint, RestartsOverTheSocketOfAKilledDaemon) {
   const testing::Scratch scratch;
   const DaemonProcess::Options options{.socket = scratch.path("s"), .directory = scratch.path("store")};
@@ -28,7 +20,7 @@ TEST(D20StaleEndpoint, RestartsOverTheSocketOfAKilledDaemon) {
   for (int round = 0; round < 3; ++round) {
     auto daemon = DaemonProcess::Start(options);
     ASSERT_TRUE(daemon.ok()) << daemon.status();
-    const auto store = Connect(options.socket);
+    const auto store = testing::Connect(options.socket);
     const auto ns = store->OpenNamespace(testing::SmallSpec(), {});
     ASSERT_TRUE(ns.ok()) << ns.status();
     if (round == 0) {
@@ -60,7 +52,7 @@ TEST(D20StaleEndpoint, OneOfTwoSimultaneousStartsWins) {
       }
     }
     EXPECT_EQ(serving, 1);
-    EXPECT_TRUE(Connect(socket)->Stats().ok());
+    EXPECT_TRUE(testing::Connect(socket)->Stats().ok());
     for (DaemonProcess& daemon : daemons) daemon.Kill();  // leaves a stale socket for the next round
   }
 }
@@ -79,8 +71,8 @@ TEST(D20StaleEndpoint, TwoInstancesDoNotTalkAcross) {
   auto one = DaemonProcess::Start({.socket = scratch.path("s1"), .directory = scratch.path("one")});
   auto two = DaemonProcess::Start({.socket = scratch.path("s2"), .directory = scratch.path("two")});
   ASSERT_TRUE(one.ok() && two.ok()) << one.status() << two.status();
-  const auto first = Connect(scratch.path("s1"));
-  const auto second = Connect(scratch.path("s2"));
+  const auto first = testing::Connect(scratch.path("s1"));
+  const auto second = testing::Connect(scratch.path("s2"));
   const auto ns = first->OpenNamespace(testing::SmallSpec(), {});
   const auto other = second->OpenNamespace(testing::SmallSpec(), {});
   ASSERT_TRUE(ns.ok() && other.ok());

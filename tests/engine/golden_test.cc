@@ -21,9 +21,10 @@
 namespace kvist::engine {
 namespace {
 
-// Largest logit difference (logits here lie around 10 to 25) put down to rounding: Kvist stores KV as F16, the
-// reference as F32. Set to twice the largest one measured, see LogitTolerance in the test's output.
-constexpr double kTolerance = 0.05;
+// Largest logit difference put down to rounding; logits here lie around 10 to 25. Kvist stores KV as F16, the reference
+// as F32. Over the 36 prompts the largest measured is 0.018 (each test prints its own), and llama.cpp's own between
+// the two KV types 0.027 (generation.json).
+constexpr double kTolerance = 0.04;
 constexpr std::size_t kPageTokens = 64;
 
 // One sequence's KV in plain memory.

@@ -118,6 +118,33 @@ TEST_F(DramTierTest, ExpiryTakesLeavesFirstAndSparesAncestorsOfTheLiving) {
   EXPECT_EQ(tier_->Expire(kLater).size(), 2u);
 }
 
+// Blocks of one size, used in random order, are in the way of a larger one: a few must go, not most.
+TEST(DramTierSizes, ALargerBlockCostsFewSmallOnes) {
+  auto tier = std::make_shared<DramTier>(std::shared_ptr<DramArena>(*DramArena::Create(64 << 20)));
+  std::vector<BlockKey> keys;
+  for (std::uint64_t n = 1;; ++n) {
+    auto block = tier->Allocate(kNs, kShape);
+    ASSERT_TRUE(block.ok());
+    if (tier->counters().evicted_blocks > 0) break;  // full
+    SealRecord((*block)->record(),
+               {.ns = kNs, .parent = kNs, .key = K(n), .shape = kShape, .extent = {}, .expires_unix_s = 0}, Tokens(n));
+    ASSERT_TRUE(tier->Publish(*std::move(block), K(n), kNs, Tokens(n), BlockState::kBelow, kLater).ok());
+    keys.push_back(K(n));
+  }
+  ASSERT_GT(keys.size(), 800u);
+  std::uint64_t random = 1;
+  for (std::size_t i = keys.size() - 1; i > 0; --i) {
+    random = random * 6364136223846793005 + 1442695040888963407;
+    std::swap(keys[i], keys[(random >> 33) % i]);
+  }
+  tier->Touch(keys, kLater);
+  const std::uint64_t before = tier->counters().evicted_blocks;
+  const RecordShape large{.block_tokens = 16, .layers = 1, .layer_bytes = 1400 << 10};
+  const auto block = tier->Allocate(kNs, large);
+  ASSERT_TRUE(block.ok()) << block.status();
+  EXPECT_LT(tier->counters().evicted_blocks - before, 120u);
+}
+
 TEST_F(DramTierTest, APromotionThatADropOvertookIsNotInserted) {
   const std::uint64_t epoch = tier_->drop_epoch();
   auto block = tier_->Allocate(kNs, kShape);

@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "tests/src/testing/blocks.h"
+#include "tests/src/testing/connect.h"
 #include "tests/src/testing/daemon_process.h"
 #include "tests/src/testing/local_server.h"
 #include "tests/src/testing/scratch.h"
@@ -26,13 +27,7 @@ class RemoteStoreTest : public ::testing::Test {
     return std::move(daemon).value();
   }
 
-  std::unique_ptr<RemoteStore> Connect() {
-    RemoteStoreOptions options;
-    options.socket_path = scratch_.path("s");
-    auto store = RemoteStore::Connect(options);
-    if (!store.ok()) ADD_FAILURE() << store.status();
-    return std::move(store).value();
-  }
+  std::unique_ptr<RemoteStore> Connect() { return testing::Connect(scratch_.path("s")); }
 
   Namespace Open(RemoteStore* store, const std::string& salt = "") {
     auto ns = store->OpenNamespace(testing::SmallSpec(salt), {});
@@ -78,7 +73,7 @@ TEST_F(RemoteStoreTest, FailsAtOnceWhenTheDaemonIsKilledAndHitsAgainAfterItsRest
   ASSERT_TRUE(grant.ok());
 
   // Outstanding calls: the daemon is stopped first, so that it cannot answer them.
-  ::kill(daemon.pid(), SIGSTOP);
+  daemon.Pause();
   std::vector<std::unique_ptr<absl::Notification>> failed;
   std::atomic<int> unavailable = 0;
   for (int i = 0; i < 20; ++i) {
@@ -122,10 +117,10 @@ TEST_F(RemoteStoreTest, GivesUpOnAStuckDaemonInTimeAndKeepsNothingWhenItGoesOn) 
   const auto store = Connect();
   const Namespace ns = Open(store.get());
   ASSERT_TRUE(testing::PutPrompt(store.get(), ns.id, 4).ok());
-  ::kill(daemon.pid(), SIGSTOP);
+  daemon.Pause();
   const CallOptions soon{.timeout = absl::Milliseconds(50), .cancel = {}};
-  const auto late = Await<Lease>(
-      [&](Done<Lease> done) { store->Acquire(ns.id, Prompt(4), 100, soon, std::move(done)); });
+  const auto late =
+      Await<Lease>([&](Done<Lease> done) { store->Acquire(ns.id, Prompt(4), 100, soon, std::move(done)); });
   EXPECT_TRUE(absl::IsDeadlineExceeded(late.status())) << late.status();
   std::stop_source stop;
   absl::Notification cancelled;
@@ -136,7 +131,7 @@ TEST_F(RemoteStoreTest, GivesUpOnAStuckDaemonInTimeAndKeepsNothingWhenItGoesOn) 
                  });
   stop.request_stop();
   EXPECT_TRUE(cancelled.WaitForNotificationWithTimeout(absl::Seconds(20)));
-  ::kill(daemon.pid(), SIGCONT);
+  daemon.Resume();
   // Both leases come, too late, and go back.
   absl::StatusOr<StoreStats> stats = store->Stats();
   for (int i = 0; i < 2000 && stats.ok() && stats->leased_blocks != 0; ++i) {
@@ -197,7 +192,7 @@ TEST_F(RemoteStoreTest, FailsWhatIsOutstandingWhenItIsDestroyed) {
   DaemonProcess daemon = StartDaemon();
   auto store = Connect();
   const Namespace ns = Open(store.get());
-  ::kill(daemon.pid(), SIGSTOP);
+  daemon.Pause();
   absl::Notification over;
   store->Match(ns.id, Prompt(3), {}, [&](const absl::StatusOr<PrefixMatch>& match) {
     EXPECT_TRUE(absl::IsCancelled(match.status())) << match.status();

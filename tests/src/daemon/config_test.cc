@@ -71,8 +71,9 @@ TEST(Config, ShippedFileHoldsEveryKeyWithItsDefault) {
 }
 
 TEST(Config, PrintedFileLoadsAsTheSame) {
-  const auto config = ParseConfig("", "x", {"store.dram=32MiB", "store.dram=64MiB", "store.ttl=inf", "daemon.threads=5",
-                                            "daemon.socket=/a \"quoted\" path"});
+  const auto config = ParseConfig("", "x",
+                                  {"store.dram=32MiB", "store.dram=64MiB", "store.ttl=inf", "daemon.threads=5",
+                                   "daemon.socket=/a \"quoted\" path"});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->dram_bytes, std::uint64_t{64} << 20);
   const auto again = ParseConfig(PrintConfig(*config), "x", {});

@@ -2,24 +2,16 @@
 #include <filesystem>
 
 #include "gmock/gmock.h"
-#include "src/client/remote_store.h"
 #include "tests/src/testing/blocks.h"
+#include "tests/src/testing/connect.h"
 #include "tests/src/testing/daemon_process.h"
 #include "tests/src/testing/scratch.h"
 
 namespace kvist::daemon {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::DaemonProcess;
-
-std::unique_ptr<RemoteStore> Connect(const std::string& socket) {
-  RemoteStoreOptions options;
-  options.socket_path = socket;
-  auto store = RemoteStore::Connect(options);
-  EXPECT_TRUE(store.ok()) << store.status();
-  return store.ok() ? std::move(*store) : nullptr;
-}
+using ::testing::HasSubstr;
 
 TEST(Kvistd, FlushesAtAGracefulStopAndLeavesNoSocket) {
   const testing::Scratch scratch;
@@ -28,7 +20,7 @@ TEST(Kvistd, FlushesAtAGracefulStopAndLeavesNoSocket) {
   {
     auto daemon = DaemonProcess::Start(options);
     ASSERT_TRUE(daemon.ok()) << daemon.status();
-    const auto store = Connect(options.socket);
+    const auto store = testing::Connect(options.socket);
     const auto ns = store->OpenNamespace(testing::SmallSpec(), {});
     ASSERT_TRUE(ns.ok()) << ns.status();
     id = ns->id;
@@ -39,7 +31,7 @@ TEST(Kvistd, FlushesAtAGracefulStopAndLeavesNoSocket) {
   EXPECT_FALSE(std::filesystem::exists(options.socket + ".lock"));
   auto daemon = DaemonProcess::Start(options);
   ASSERT_TRUE(daemon.ok()) << daemon.status();
-  const auto store = Connect(options.socket);
+  const auto store = testing::Connect(options.socket);
   EXPECT_EQ(testing::GoodHits(store.get(), id, 40), 40);
   EXPECT_EQ(store->Stats()->hit_blocks_nvme, 40u);
 }
@@ -55,7 +47,7 @@ TEST(Kvistd, RefusesADirectoryOrASocketThatIsInUse) {
   DaemonProcess same_store = DaemonProcess::Spawn({.socket = scratch.path("t"), .directory = scratch.path("store")});
   EXPECT_EQ(same_store.WaitExit(), 1);
   EXPECT_THAT(same_store.Log(), HasSubstr("in use"));
-  const auto store = Connect(scratch.path("s"));
+  const auto store = testing::Connect(scratch.path("s"));
   EXPECT_TRUE(store->Stats().ok());
 }
 

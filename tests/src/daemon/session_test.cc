@@ -21,8 +21,8 @@
 namespace kvist::daemon {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::GoodHits;
+using ::testing::HasSubstr;
 using testing::RawClient;
 
 class SessionTest : public ::testing::Test {
@@ -225,8 +225,8 @@ class CommitTest : public SessionTest {
     client_ = std::make_unique<RawClient>(socket());
     client_->SendHello(1 << 20);
     ASSERT_TRUE(client_->Read().has_value());
-    auto mapping = protocol::Mapping::Create(client_->descriptors()[1].get(), 1 << 20,
-                                             protocol::Mapping::Access::kReadWrite);
+    auto mapping =
+        protocol::Mapping::Create(client_->descriptors()[1].get(), 1 << 20, protocol::Mapping::Access::kReadWrite);
     ASSERT_TRUE(mapping.ok());
     staging_ = std::move(*mapping);
     testing::FillPayload(staging_.writable().first(ns_.spec.payload_bytes()), 1, 0);
@@ -261,8 +261,8 @@ class CommitTest : public SessionTest {
 
 TEST_F(CommitTest, RefusesWhatLiesOutsideTheStagingArea) {
   const std::uint64_t length = ns_.spec.payload_bytes();
-  for (const std::uint64_t offset : {(std::uint64_t{1} << 20) - 4096, std::uint64_t{1} << 20, ~std::uint64_t{0},
-                                     ~std::uint64_t{0} - length + 1}) {
+  for (const std::uint64_t offset :
+       {(std::uint64_t{1} << 20) - 4096, std::uint64_t{1} << 20, ~std::uint64_t{0}, ~std::uint64_t{0} - length + 1}) {
     EXPECT_EQ(Send(Commit(offset, length, Checksum())), v1::INVALID_ARGUMENT) << offset;
   }
   EXPECT_EQ(Send(Commit(0, ~std::uint64_t{0}, Checksum())), v1::INVALID_ARGUMENT);

@@ -31,9 +31,13 @@ DaemonProcess DaemonProcess::Spawn(const Options& options) {
   daemon.log_path_ = fmt::format("{}.{}.log", options.socket, spawned++);
   ::unlink(daemon.log_path_.c_str());
   std::vector<std::string> arguments = {KVISTD_BINARY};
-  std::vector<std::string> settings = {"daemon.socket=" + options.socket, "store.directory=" + options.directory,
-                                       "store.dram=32MiB", "store.nvme=64MiB", "store.segment=16MiB",
-                                       "limits.staging_per_client=16MiB", "daemon.log_level=debug"};
+  std::vector<std::string> settings = {"daemon.socket=" + options.socket,
+                                       "store.directory=" + options.directory,
+                                       "store.dram=32MiB",
+                                       "store.nvme=64MiB",
+                                       "store.segment=16MiB",
+                                       "limits.staging_per_client=16MiB",
+                                       "daemon.log_level=debug"};
   settings.insert(settings.end(), options.settings.begin(), options.settings.end());
   for (const std::string& setting : settings) {
     arguments.emplace_back("--set");
@@ -110,6 +114,14 @@ void DaemonProcess::Kill() {
   ::kill(pid_, SIGKILL);
   WaitExit(absl::InfiniteDuration());
 }
+
+void DaemonProcess::Pause() {
+  ::kill(pid_, SIGSTOP);
+  int status = 0;
+  ::waitpid(pid_, &status, WUNTRACED);  // the signal takes effect some time after kill() returns
+}
+
+void DaemonProcess::Resume() { ::kill(pid_, SIGCONT); }
 
 std::optional<int> DaemonProcess::Terminate() {
   if (pid_ > 0) ::kill(pid_, SIGTERM);

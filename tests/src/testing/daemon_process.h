@@ -34,8 +34,10 @@ class DaemonProcess {
   // Its exit status (128 + signal if killed); nullopt after the timeout.
   std::optional<int> WaitExit(absl::Duration timeout = absl::Seconds(60));
 
-  void Kill();                      // SIGKILL, and waits
+  void Kill();                     // SIGKILL, and waits
   std::optional<int> Terminate();  // SIGTERM, and waits
+  void Pause();   // SIGSTOP; it has stopped when this returns
+  void Resume();  // SIGCONT
   pid_t pid() const { return pid_; }
   std::string Log() const;
 
