@@ -10,7 +10,8 @@
 namespace kvist {
 namespace {
 
-constexpr std::array kKinds = {EvictionKind::kLru, EvictionKind::kS3Fifo, EvictionKind::kReuseValue};
+constexpr std::array kKinds = {EvictionKind::kLru, EvictionKind::kS3Fifo, EvictionKind::kReuseValue,
+                               EvictionKind::kReuseCost};
 
 }  // namespace
 
@@ -22,6 +23,8 @@ std::string_view EvictionKindName(EvictionKind kind) {
       return "s3-fifo";
     case EvictionKind::kReuseValue:
       return "reuse-value";
+    case EvictionKind::kReuseCost:
+      return "reuse-cost";
   }
   std::abort();
 }
@@ -40,7 +43,9 @@ std::unique_ptr<EvictionPolicy> MakeEvictionPolicy(EvictionKind kind, std::size_
     case EvictionKind::kS3Fifo:
       return std::make_unique<S3FifoPolicy>(expected_blocks);
     case EvictionKind::kReuseValue:
-      return std::make_unique<ReuseValuePolicy>(expected_blocks);
+      return std::make_unique<ReuseValuePolicy>(expected_blocks, /*double_cost_tokens=*/0);
+    case EvictionKind::kReuseCost:
+      return std::make_unique<ReuseValuePolicy>(expected_blocks, ReuseValuePolicy::kDoubleCostTokens);
   }
   std::abort();
 }

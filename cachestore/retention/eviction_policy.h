@@ -54,16 +54,16 @@ class EvictionPolicy {
 enum class EvictionKind {
   kLru,         // prefix-aware LRU
   kS3Fifo,      // S3-FIFO (Yang et al., SOSP '23) with the prefix rule
-  kReuseValue,  // expected reuse per byte and time, learnt while running: the default, see docs/eviction.md
+  kReuseValue,  // expected reuse in tokens per byte and time, learnt while running: the default (docs/eviction.md)
+  kReuseCost,   // the same, tokens weighing by what recomputing them costs: later ones in a prompt more
 };
 
 inline constexpr EvictionKind kDefaultEviction = EvictionKind::kReuseValue;
 
-std::string_view EvictionKindName(EvictionKind kind);  // "lru", "s3-fifo", "reuse-value"
+std::string_view EvictionKindName(EvictionKind kind);  // "lru", "s3-fifo", "reuse-value", "reuse-cost"
 std::optional<EvictionKind> EvictionKindFromName(std::string_view name);
 
-// `expected_blocks`: about how many will be resident. A hint: tables are sized for it at once instead of growing, and
-// S3-FIFO's queues are shares of what is resident in any case.
+// `expected_blocks`: about how many will be resident. A hint: tables are sized for it at once, instead of growing.
 std::unique_ptr<EvictionPolicy> MakeEvictionPolicy(EvictionKind kind, std::size_t expected_blocks = 0);
 
 }  // namespace kvist

@@ -21,10 +21,10 @@ constexpr std::size_t kFollowedPerResident = 8;
 // ...and the resident ones beyond which only a share is followed.
 constexpr std::size_t kResidentPerSample = kFollowedMax / 2;
 
-// Evidence that an assumption weighs, in followed intervals. The traces' results change little between half and twice.
-constexpr double kShapeWeight = 500;  // an age range's reuse is like the range's before it
-constexpr double kClassWeight = 200;  // a class is reused as often as all are
-constexpr double kRangeWeight = 200;  // a class's reuse comes at the same ages as everybody's
+// Evidence that an assumption weighs, in followed intervals; chosen on one part of the traces (docs/eviction.md).
+constexpr double kShapeWeight = 500;   // an age range's reuse is like the range's before it
+constexpr double kClassWeight = 500;   // a class is reused as often as all are
+constexpr double kRangeWeight = 1000;  // a class's reuse comes at the same ages as everybody's
 // Before any evidence: the chance per age range. Ranges grow with age, so this falls with age, as in LRU.
 constexpr double kFirstGuess = 0.05;
 constexpr double kChanceMax = 0.999;
@@ -40,16 +40,16 @@ bool ReuseModel::Follows(std::uint32_t depth) {
 }
 
 int ReuseModel::AgeRange(Time age) {
-  if (age == 0) return 0;
+  if (age < 4) return static_cast<int>(age);
   const int octave = std::bit_width(age) - 1;
-  const bool upper = octave > 0 && (age >> (octave - 1) & 1) != 0;
-  return std::min(1 + 2 * octave + (upper ? 1 : 0), kRanges - 1);
+  const bool upper = (age >> (octave - 1) & 1) != 0;
+  return std::min(2 * octave + (upper ? 1 : 0), kRanges - 1);
 }
 
 double ReuseModel::RangeStart(int range) {
-  if (range == 0) return 0;
-  const double octave = static_cast<double>(std::uint64_t{1} << ((range - 1) / 2));
-  return (range - 1) % 2 == 0 ? octave : octave * 1.5;
+  if (range < 4) return range;
+  const double octave = static_cast<double>(std::uint64_t{1} << (range / 2));
+  return range % 2 == 0 ? octave : octave * 1.5;
 }
 
 void ReuseModel::Used(std::uint64_t hash, Class kind, Time now) {
@@ -91,7 +91,8 @@ void ReuseModel::Learn(Time now, std::size_t resident) {
   }
 }
 
-// Forgets the longest unused beyond the limit, whole age ranges at a time; samples more sparsely if the store has grown.
+// Forgets the longest unused beyond the limit, whole age ranges at a time; samples more sparsely if the store has
+// grown.
 void ReuseModel::Bound(Time now, std::size_t resident) {
   while (resident >> sample_shift_ > kResidentPerSample) ++sample_shift_;
   const std::size_t limit = std::clamp(resident * kFollowedPerResident, kFollowedMin, kFollowedMax);
@@ -125,7 +126,8 @@ void ReuseModel::Revalue() {
   for (double& share : come) share /= ever;
 
   for (int kind = 0; kind < kClasses; ++kind) {
-    // How many of the class are ever reused, each interval weighing by how much of the reuse it would have shown by now.
+    // How many of the class are ever reused, each interval weighing by how much of the reuse it would have shown by
+    // now.
     double reused = 0;
     double seen = 0;
     for (int range = 0; range < kRanges; ++range) {
@@ -138,8 +140,7 @@ void ReuseModel::Revalue() {
     for (int range = 0; range < kRanges; ++range) {
       const double expected = std::min(kChanceMax, ever_of_class * (come[range + 1] - come[range]) /
                                                        std::max(1e-9, 1 - ever_of_class * come[range]));
-      chances[range] =
-          (reused_[kind][range] + kRangeWeight * expected) / (at_risk_[kind][range] + kRangeWeight);
+      chances[range] = (reused_[kind][range] + kRangeWeight * expected) / (at_risk_[kind][range] + kRangeWeight);
     }
     for (int from = 0; from < kRanges; ++from) {
       double alive = 1;

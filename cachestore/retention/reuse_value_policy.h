@@ -1,5 +1,5 @@
 // ReuseValuePolicy: evicts the block whose expected use per byte and time is least. Expected use comes from ReuseModel,
-// weighed by what a hit saves: recomputing a token costs more the more tokens are before it.
+// weighed by what a hit saves: its tokens, or their recomputation, which costs more the more tokens are before them.
 //
 // A block in a long-lived conversation, or one that came back soon after it had been evicted, outlasts one seen once,
 // and the end of a prompt that nothing followed goes early. Candidates (leaves that no one has pinned) are in no order:
@@ -22,7 +22,7 @@ namespace kvist {
 class ReuseValuePolicy final : public EvictionPolicy {
  public:
   // `double_cost_tokens`: where in a prompt a token costs twice what its first one does; 0: cost doesn't depend on it.
-  explicit ReuseValuePolicy(std::size_t expected_blocks, std::uint32_t double_cost_tokens = kDoubleCostTokens);
+  explicit ReuseValuePolicy(std::size_t expected_blocks, std::uint32_t double_cost_tokens);
 
   void Insert(const BlockKey& key, const BlockPlace& place) override;
   void Touch(const BlockKey& key) override;
@@ -35,7 +35,8 @@ class ReuseValuePolicy final : public EvictionPolicy {
   std::size_t size() const override { return forest_.resident(); }
   std::size_t MemoryBytes() const override;
 
-  // Enough that the worst drawn is among the worst tenth of all 97 times in 100; little enough to be cheap under a lock.
+  // Enough that the worst drawn is among the worst tenth of all 97 times in 100; little enough to be cheap under a
+  // lock.
   static constexpr std::size_t kCandidatesPerVictim = 32;
   // Attention's share of a token's cost equals that of the weights at about this context in models of 7 to 9 billion
   // parameters (32 layers of width 4096: 4 * 4096 * 32 operations per token of context, against 2 * 8e9).

@@ -2,9 +2,9 @@
 // that only a simulator can have.
 //
 // A request's hit is its longest prefix of resident blocks, at arrival: min(blocks * block_tokens, prompt) tokens. What
-// it hit is touched, the rest inserted, head first; both stay pinned until the request is done, as a reader's lease does
-// in the store, so a request never evicts its own prefix. If it is longer than the cache, its head is kept. Output tokens
-// are not inserted (the traces have no ids for them).
+// it hit is touched, the rest inserted, head first; both stay pinned until the request is done, as a reader's lease
+// does in the store, so a request never evicts its own prefix. If it is longer than the cache, its head is kept. Output
+// tokens are not inserted (the traces have no ids for them).
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,9 @@ struct Tally {
   double cost = 0;  // of prefilling all of it, in tokens' worth: see PrefillCost
   double saved_cost = 0;
 
-  double hit_percent() const { return tokens == 0 ? 0 : 100.0 * static_cast<double>(hit_tokens) / static_cast<double>(tokens); }
+  double hit_percent() const {
+    return tokens == 0 ? 0 : 100.0 * static_cast<double>(hit_tokens) / static_cast<double>(tokens);
+  }
   double saved_percent() const { return cost == 0 ? 0 : 100 * saved_cost / cost; }
 };
 
@@ -46,8 +48,8 @@ ReplayResult Replay(const PrefixTrace& trace, EvictionPolicy& policy, std::size_
                     TouchOrder order = TouchOrder::kTailFirst);
 
 // The offline optimum: Belady's rule on blocks (the one whose next use is farthest off leaves, deeper ones first) with
-// knowledge of the whole trace, and free to keep nothing of a request. The prefix rule costs it nothing: a chain's later
-// blocks are never used before its earlier ones.
+// knowledge of the whole trace, and free to keep nothing of a request. The prefix rule costs it nothing: a chain's
+// later blocks are never used before its earlier ones.
 ReplayResult ReplayOptimal(const PrefixTrace& trace, std::size_t capacity_blocks);
 
 // LRU on blocks without the prefix rule, all of a request touched head first: what published figures often show.

@@ -24,7 +24,7 @@ struct Options {
   bool head_first = false;
   std::vector<double> percents = {1, 2, 5, 10, 25, 50};
   std::vector<std::size_t> blocks;
-  std::vector<std::string> policies = {"lru", "s3-fifo", "reuse-value", "optimal"};
+  std::vector<std::string> policies = {"lru", "s3-fifo", "reuse-value", "reuse-cost", "optimal"};
 };
 
 absl::StatusOr<PrefixTrace> Read(const Options& options) {
@@ -48,7 +48,8 @@ absl::StatusOr<PrefixTrace> Read(const Options& options) {
 ReplayResult Run(const PrefixTrace& trace, const std::string& policy, std::size_t capacity, const Options& options) {
   if (policy == "optimal") return kvist::analytics::ReplayOptimal(trace, capacity);
   if (policy == "plain-lru") return kvist::analytics::ReplayPlainLru(trace, capacity);
-  const auto order = options.head_first ? kvist::analytics::TouchOrder::kHeadFirst : kvist::analytics::TouchOrder::kTailFirst;
+  const auto order =
+      options.head_first ? kvist::analytics::TouchOrder::kHeadFirst : kvist::analytics::TouchOrder::kTailFirst;
   return Replay(trace, *kvist::MakeEvictionPolicy(*kvist::EvictionKindFromName(policy), capacity), capacity, order);
 }
 
@@ -75,8 +76,9 @@ void PrintTable(const PrefixTrace& trace, const Options& options) {
                  options.compute ? result.second_half.saved_percent() : result.second_half.hit_percent());
       std::fflush(stdout);
       if (result.policy_bytes > 0 && result.blocks_max > 0) {
-        memory += fmt::format("{} at {} blocks: {:.1f} bytes of the policy's own per block\n", policy, result.blocks_max,
-                              static_cast<double>(result.policy_bytes) / static_cast<double>(result.blocks_max));
+        memory +=
+            fmt::format("{} at {} blocks: {:.1f} bytes of the policy's own per block\n", policy, result.blocks_max,
+                        static_cast<double>(result.policy_bytes) / static_cast<double>(result.blocks_max));
       }
     }
     fmt::print("\n");
@@ -88,8 +90,9 @@ void PrintTable(const PrefixTrace& trace, const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Replays prefix-reuse traces with the store's eviction policies: token hit rates in percent, over the "
-               "whole trace / its second half.");
+  CLI::App app(
+      "Replays prefix-reuse traces with the store's eviction policies: token hit rates in percent, over the "
+      "whole trace / its second half.");
   auto* mooncake = app.add_option("--mooncake", options.mooncake, "A Mooncake trace (JSON lines)");
   auto* agents = app.add_option("--agents", options.agents, "A folder of agent sessions (trace_*.json)");
   mooncake->excludes(agents);
@@ -100,8 +103,8 @@ int main(int argc, char** argv) {
   app.add_flag("--head-first", options.head_first, "Touch chains head first instead of tail first");
   auto* percents = app.add_option("--percent", options.percents, "Capacities, in percent of the working set");
   app.add_option("--blocks", options.blocks, "Capacities, in blocks")->excludes(percents);
-  app.add_option("--policy", options.policies, "lru, s3-fifo, reuse-value, optimal, plain-lru")
-      ->check(CLI::IsMember({"lru", "s3-fifo", "reuse-value", "optimal", "plain-lru"}));
+  app.add_option("--policy", options.policies, "lru, s3-fifo, reuse-value, reuse-cost, optimal, plain-lru")
+      ->check(CLI::IsMember({"lru", "s3-fifo", "reuse-value", "reuse-cost", "optimal", "plain-lru"}));
   CLI11_PARSE(app, argc, argv);
   if (options.mooncake.empty() && options.agents.empty()) {
     fmt::print(stderr, "kvist-simulate: no trace given: use --mooncake FILE or --agents FOLDER\n");
