@@ -43,7 +43,7 @@ bench:
 	  *) echo "make bench: GROUP='$(GROUP)' is not one of: $(BENCH_GROUPS)" >&2; exit 2 ;; esac
 	@tools/setup/install-packages bench
 	@cmake --preset bench --log-level=WARNING
-	@cmake --build --preset bench --parallel $(JOBS)
+	@cmake --build --preset bench --parallel $(JOBS) --target $(strip $(GROUP))_bench
 	@KVIST_MODEL="$$(tools/setup/fetch-model)" build/bench/bench/$(strip $(GROUP))_bench
 
 soak: build model
