@@ -119,7 +119,7 @@ LocalStoreImpl::LocalStoreImpl(const LocalStoreOptions& options, std::unique_ptr
     : options_(options),
       clock_(std::move(clock)),
       arena_(std::move(arena)),
-      dram_(std::make_shared<DramTier>(arena_)),
+      dram_(std::make_shared<DramTier>(arena_, options.eviction)),
       grants_(std::make_shared<GrantTable>()),
       nvme_(std::move(nvme)),
       hasher_(nvme_->secret()),
@@ -315,8 +315,7 @@ void LocalStoreImpl::Pin(const NamespaceId& ns, std::span<const TokenId> tokens,
   if (const absl::Status status = CheckCallOptions(options); !status.ok()) return std::move(done)(status);
   const auto known = namespaces_.Find(ns);
   if (!known.ok()) return std::move(done)(known.status());
-  pinning_.Pin(Resident(**known, tokens, Now()).keys,
-               Finisher<absl::StatusOr<std::size_t>>(options, std::move(done)));
+  pinning_.Pin(Resident(**known, tokens, Now()).keys, Finisher<absl::StatusOr<std::size_t>>(options, std::move(done)));
 }
 
 void LocalStoreImpl::Unpin(const NamespaceId& ns, std::span<const TokenId> tokens, const CallOptions& options,
@@ -416,6 +415,7 @@ absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(const LocalStoreOpt
   auto clock = std::make_unique<GuardedClock>(SystemClockIfNull(options.clock));
   NvmeTierOptions nvme_options = options.nvme;
   nvme_options.clock = clock.get();
+  nvme_options.eviction = options.eviction;
   absl::StatusOr<std::unique_ptr<NvmeTier>> nvme = NvmeTier::Open(nvme_options);
   if (!nvme.ok()) return nvme.status();
   clock->StartFrom((*nvme)->newest_time());

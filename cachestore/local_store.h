@@ -18,8 +18,9 @@
 namespace kvist {
 
 struct LocalStoreOptions {
-  NvmeTierOptions nvme;                               // its clock is set from `clock`
+  NvmeTierOptions nvme;                               // its clock and eviction are set from those below
   std::uint64_t dram_bytes = std::uint64_t{1} << 30;  // the arena; all of it, headers included
+  EvictionKind eviction = kDefaultEviction;           // in DRAM and on NVMe
   absl::Duration ttl = absl::Hours(72);               // sliding, from last use; a namespace may set its own
   const Clock* clock = nullptr;                       // null: the system's; must outlive the store
 };

@@ -4,136 +4,204 @@
 #include <limits>
 
 namespace kvist {
+namespace {
 
-void ResidentSummary::Load(std::vector<Item> items) {
-  std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.second.used < b.second.used; });
-  entries_.reserve(items.size());
-  for (const auto& [key, entry] : items) Insert(key, entry);
-  if (!items.empty()) next_use_ = items.back().second.used + 1;
+constexpr auto kNone = BlockForest::kNone;
+
+// Seconds since 1970 in 32 bits: until 2106.
+std::uint32_t PackSeconds(std::int64_t unix_s) {
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(unix_s, 0, std::numeric_limits<std::uint32_t>::max()));
+}
+
+}  // namespace
+
+void ResidentSummary::SetNamespace(const NamespaceId& ns, std::uint64_t payload_bytes, std::uint32_t block_tokens) {
+  known_[ns] = {payload_bytes, block_tokens};
+  for (Kind& kind : kinds_) {
+    if (kind.ns != ns) continue;
+    total_payload_bytes_ += kind.blocks * payload_bytes;
+    total_payload_bytes_ -= kind.blocks * kind.payload_bytes;
+    kind.payload_bytes = payload_bytes;
+    kind.block_tokens = block_tokens;
+  }
 }
 
 std::uint64_t ResidentSummary::PayloadBytes(const BlockEntry& entry) const {
-  const auto it = payload_bytes_.find(entry.ns);
-  return it == payload_bytes_.end() ? entry.record_bytes : it->second;
+  const auto it = known_.find(entry.ns);
+  return it == known_.end() ? entry.record_bytes : it->second.payload_bytes;
 }
 
-bool ResidentSummary::Insert(const BlockKey& key, const BlockEntry& entry) {
-  if (!entries_.emplace(key, entry).second) return false;
-  lru_.Insert(key, entry.parent);
-  if (entry.pins > 0) lru_.Pin(key);
-  total_payload_bytes_ += PayloadBytes(entry);
+std::uint32_t ResidentSummary::KindOf(const BlockEntry& entry) {
+  const auto [it, added] =
+      kind_of_.try_emplace({entry.ns, entry.record_bytes}, static_cast<std::uint32_t>(kinds_.size()));
+  if (added) {
+    Kind kind{.ns = entry.ns, .record_bytes = entry.record_bytes, .payload_bytes = entry.record_bytes};
+    if (const auto known = known_.find(entry.ns); known != known_.end()) {
+      kind.payload_bytes = known->second.payload_bytes;
+      kind.block_tokens = known->second.block_tokens;
+    }
+    kinds_.push_back(kind);
+  }
+  return it->second;
+}
+
+std::optional<ResidentSummary::Slot> ResidentSummary::Add(const BlockKey& key, const BlockEntry& entry,
+                                                          std::uint64_t last_use) {
+  if (policy_->Contains(key)) return std::nullopt;
+  const std::uint32_t kind_number = KindOf(entry);
+  Kind& kind = kinds_[kind_number];
+  policy_->Insert(key, {.parent = entry.parent,
+                        .depth = entry.parent == entry.ns ? 0 : policy_->forest().DepthBelow(entry.parent),
+                        .tokens = kind.block_tokens,
+                        .bytes = static_cast<std::uint32_t>(entry.record_bytes),
+                        .last_use = last_use});
+  const Slot slot = SlotOf(key);
+  policy_->owner(slot) = {kind_number, PackSeconds(entry.expires_unix_s), pages_.Pack(entry.extent)};
+  if (entry.pins > 0) {
+    pins_[key] = entry.pins;
+    policy_->Pin(key);
+  }
+  ++kind.blocks;
+  total_payload_bytes_ += kind.payload_bytes;
   earliest_expiry_ = std::min(earliest_expiry_, entry.expires_unix_s);
-  return true;
+  return slot;
 }
 
-const BlockEntry* ResidentSummary::Find(const BlockKey& key) const {
-  const auto it = entries_.find(key);
-  return it == entries_.end() ? nullptr : &it->second;
+BlockEntry ResidentSummary::EntryOf(Slot slot) const {
+  const BlockForest::Node& node = policy_->forest()[slot];
+  const Kind& kind = kinds_[node.owner[kKind]];
+  BlockEntry entry;
+  entry.ns = kind.ns;
+  entry.parent = policy_->forest().ParentKey(slot);
+  entry.extent = pages_.Unpack(node.owner[kPage]);
+  entry.record_bytes = kind.record_bytes;
+  entry.expires_unix_s = node.owner[kExpires];
+  entry.used = policy_->LastUse(slot);
+  if (node.pinned) {
+    if (const auto it = pins_.find(node.key); it != pins_.end()) entry.pins = it->second;
+  }
+  return entry;
+}
+
+std::optional<BlockEntry> ResidentSummary::Find(const BlockKey& key) const {
+  const Slot slot = SlotOf(key);
+  if (slot == kNone) return std::nullopt;
+  return EntryOf(slot);
+}
+
+std::optional<ResidentSummary::Item> ResidentSummary::At(Slot slot) const {
+  if (slot >= slots_end() || !policy_->forest().IsResident(slot)) return std::nullopt;
+  return Item{policy_->forest()[slot].key, EntryOf(slot)};
 }
 
 std::optional<BlockEntry> ResidentSummary::Erase(const BlockKey& key) {
-  const auto it = entries_.find(key);
-  if (it == entries_.end()) return std::nullopt;
-  const BlockEntry entry = it->second;
-  entries_.erase(it);
-  dirty_.erase(key);
-  lru_.Erase(key);
-  total_payload_bytes_ -= std::min(total_payload_bytes_, PayloadBytes(entry));
+  const Slot slot = SlotOf(key);
+  if (slot == kNone) return std::nullopt;
+  const BlockEntry entry = EntryOf(slot);
+  Kind& kind = kinds_[policy_->forest()[slot].owner[kKind]];
+  --kind.blocks;
+  total_payload_bytes_ -= kind.payload_bytes;
+  pins_.erase(key);
+  policy_->Erase(key);
   return entry;
 }
 
 bool ResidentSummary::Touch(const BlockKey& key, std::int64_t expires_unix_s) {
-  const auto it = entries_.find(key);
-  if (it == entries_.end()) return false;
-  it->second.used = next_use_++;
-  it->second.expires_unix_s = expires_unix_s;
+  const Slot slot = SlotOf(key);
+  if (slot == kNone) return false;
+  policy_->Touch(key);
+  policy_->owner(slot)[kExpires] = PackSeconds(expires_unix_s);
   earliest_expiry_ = std::min(earliest_expiry_, expires_unix_s);
-  lru_.Touch(key);
-  dirty_.insert(key);
+  SetDirty(slot);
   return true;
 }
 
 bool ResidentSummary::SetPins(const BlockKey& key, std::uint32_t pins) {
-  const auto it = entries_.find(key);
-  if (it == entries_.end()) return false;
-  if (it->second.pins == 0 && pins > 0) lru_.Pin(key);
-  if (it->second.pins > 0 && pins == 0) lru_.Unpin(key);
-  it->second.pins = pins;
+  const Slot slot = SlotOf(key);
+  if (slot == kNone) return false;
+  const auto it = pins_.find(key);
+  const bool before = it != pins_.end();
+  if (!before && pins > 0) policy_->Pin(key);
+  if (before && pins == 0) {
+    policy_->Unpin(key);
+    LowerEarliestExpiry(policy_->forest()[slot].owner[kExpires]);  // passes leave pinned ones out
+  }
+  if (pins > 0) {
+    pins_[key] = pins;
+  } else if (before) {
+    pins_.erase(it);
+  }
   return true;
 }
 
-bool ResidentSummary::Relocate(const BlockKey& key, const ExtentStamp& extent) {
-  const auto it = entries_.find(key);
-  if (it == entries_.end()) return false;
-  it->second.extent = extent;
-  return true;
+std::optional<ResidentSummary::Slot> ResidentSummary::Relocate(const BlockKey& key, const ExtentStamp& extent) {
+  const Slot slot = SlotOf(key);
+  if (slot == kNone) return std::nullopt;
+  policy_->owner(slot)[kPage] = pages_.Pack(extent);
+  return slot;
 }
 
-std::vector<BlockKey> ResidentSummary::Expired(std::int64_t now_unix_s) {
-  if (now_unix_s <= earliest_expiry_) return {};
-  // children[p]: resident children of p that are not themselves going.
-  absl::flat_hash_map<BlockKey, std::uint32_t> staying;
-  absl::flat_hash_set<BlockKey> due;
-  std::int64_t earliest = std::numeric_limits<std::int64_t>::max();
-  for (const auto& [key, entry] : entries_) {
-    earliest = std::min(earliest, entry.expires_unix_s);
-    if (entry.expires_unix_s < now_unix_s && entry.pins == 0) due.insert(key);
-    ++staying[entry.parent];
-  }
-  earliest_expiry_ = earliest;
-  std::vector<BlockKey> going;
-  std::vector<BlockKey> ready;
-  for (const BlockKey& key : due) {
-    if (!staying.contains(key)) ready.push_back(key);
-  }
-  while (!ready.empty()) {
-    const BlockKey key = ready.back();
-    ready.pop_back();
-    going.push_back(key);
-    const BlockKey& parent = entries_.find(key)->second.parent;
-    if (--staying[parent] == 0 && due.contains(parent)) ready.push_back(parent);
-  }
-  return going;
+bool ResidentSummary::IsExpiredLeaf(const BlockKey& key, std::int64_t now_unix_s) const {
+  const Slot slot = SlotOf(key);
+  if (slot == kNone) return false;
+  const BlockForest::Node& node = policy_->forest()[slot];
+  return node.owner[kExpires] < now_unix_s && BlockForest::IsCandidate(node);
+}
+
+void ResidentSummary::SetDirty(Slot slot) {
+  if (policy_->forest()[slot].owner_flag) return;
+  policy_->SetOwnerFlag(slot, true);
+  dirty_.push_back(slot);
 }
 
 std::vector<ResidentSummary::Item> ResidentSummary::TakeDirty(std::size_t limit) {
   std::vector<Item> items;
-  items.reserve(std::min(limit, dirty_.size()));
   while (items.size() < limit && !dirty_.empty()) {
-    const auto it = dirty_.begin();
-    items.emplace_back(*it, entries_.find(*it)->second);
-    dirty_.erase(it);
+    const Slot slot = dirty_.back();
+    dirty_.pop_back();
+    if (!policy_->forest().IsResident(slot) || !policy_->forest()[slot].owner_flag) continue;
+    policy_->SetOwnerFlag(slot, false);
+    items.emplace_back(policy_->forest()[slot].key, EntryOf(slot));
   }
   return items;
 }
 
 void ResidentSummary::MarkDirty(const std::vector<Item>& items) {
   for (const auto& [key, entry] : items) {
-    if (entries_.contains(key)) dirty_.insert(key);
+    if (const Slot slot = SlotOf(key); slot != kNone) SetDirty(slot);
   }
 }
 
 std::vector<BlockKey> ResidentSummary::KeysOf(const NamespaceId& ns) const {
   std::vector<BlockKey> keys;
-  for (const auto& [key, entry] : entries_) {
-    if (entry.ns == ns) keys.push_back(key);
+  const BlockForest& forest = policy_->forest();
+  for (Slot slot = 0; slot < slots_end(); ++slot) {
+    if (forest.IsResident(slot) && kinds_[forest[slot].owner[kKind]].ns == ns) keys.push_back(forest[slot].key);
   }
   return keys;
 }
 
 std::vector<BlockKey> ResidentSummary::Subtree(const BlockKey& key) const {
-  absl::flat_hash_map<BlockKey, std::vector<BlockKey>> children;
-  if (lru_.HasChildren(key)) {
-    for (const auto& [child, entry] : entries_) children[entry.parent].push_back(child);
+  const BlockForest& forest = policy_->forest();
+  absl::flat_hash_map<Slot, std::vector<Slot>> children;
+  if (policy_->HasChildren(key)) {
+    for (Slot slot = 0; slot < slots_end(); ++slot) {
+      if (forest.IsResident(slot)) children[forest[slot].parent].push_back(slot);
+    }
   }
-  std::vector<BlockKey> order;
-  if (entries_.contains(key)) order.push_back(key);
+  std::vector<Slot> order;
+  if (const Slot top = SlotOf(key); top != kNone) order.push_back(top);
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto it = children.find(order[i]);
     if (it != children.end()) order.insert(order.end(), it->second.begin(), it->second.end());
   }
-  std::reverse(order.begin(), order.end());
-  return order;
+  std::vector<BlockKey> keys;
+  for (auto slot = order.rbegin(); slot != order.rend(); ++slot) keys.push_back(forest[*slot].key);
+  return keys;
+}
+
+std::size_t ResidentSummary::MemoryBytes() const {
+  return policy_->MemoryBytes() + dirty_.capacity() * sizeof(Slot) + kinds_.capacity() * sizeof(Kind) + sizeof(*this);
 }
 
 }  // namespace kvist

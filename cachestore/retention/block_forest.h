@@ -1,20 +1,24 @@
-// BlockForest: the books every compact eviction policy keeps: which blocks are resident, each one's parent, how many
-// resident children it has, and its pins. The policy's own data per block is `Extra`.
-// Nodes live in fixed chunks (no move when it grows, no doubling of memory) and refer to each other by 32-bit slots; an
-// open-addressing table of slots finds them by key. At most 2^32 - 1 blocks.
+// BlockForest: the books that every eviction policy keeps: which blocks are resident, each one's parent and depth, how
+// many resident children it has, and its pins. Beside them each node has room for the policy and for its owner, so that
+// a tier's whole table of blocks is this one: 48 bytes a block, and some 6 to find it by.
+//
+// Nodes live in fixed chunks (no move when it grows, no doubling of memory) and refer to each other by 32-bit slots;
+// open-addressing tables of slots find them by key. The tables are many, by hash: each grows by itself, so that no call
+// pays for rehashing all. At most 2^32 - 1 blocks.
 //
 // A parent that is absent while children of it are present (its chain came in another order, or its namespace's root)
 // is a node too, with resident == false; it goes with its last child.
 // Not thread-safe.
 #pragma once
 
-#include <cassert>
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "cachestore/key/digest.h"
 
 namespace kvist {
@@ -27,146 +31,106 @@ inline std::uint64_t MixedHash(const BlockKey& key) {
   return x ^ (x >> 31);
 }
 
-template <typename Extra>
 class BlockForest {
  public:
   using Slot = std::uint32_t;
   static constexpr Slot kNone = ~Slot{0};
+  static constexpr std::uint32_t kDepthUnknown = 0xFFFF;  // or not below this
 
   struct Node {
     BlockKey key;
-    Slot parent = kNone;         // of a free node: the next free one
-    std::uint32_t children = 0;  // resident ones
-    std::uint32_t pins : 31 = 0;
+    Slot parent = kNone;              // of a free node: the next free one
+    std::uint32_t children : 28 = 0;  // resident ones
     std::uint32_t resident : 1 = 0;
-    Extra extra;
+    std::uint32_t pinned : 1 = 0;              // has pins
+    std::uint32_t owner_flag : 1 = 0;          // the owner's
+    std::array<std::uint32_t, 3> owner = {};   // the owner's: policies do not look at it
+    std::array<std::uint32_t, 2> policy = {};  // the policy's, as is
+    std::uint16_t policy_bits = 0;             // this
+    std::uint16_t depth = 0;                   // in its chain; saturates at kDepthUnknown
   };
+  static_assert(sizeof(Node) == 48);
 
-  explicit BlockForest(std::size_t expected_blocks) {
-    std::size_t entries = kTableEntriesMin;
-    while (entries * kLoadMaxPercent / 100 < expected_blocks) entries *= 2;
-    table_.assign(entries, kNone);
-  }
+  explicit BlockForest(std::size_t expected_blocks);
 
   Node& operator[](Slot slot) { return chunks_[slot / kChunkNodes][slot % kChunkNodes]; }
   const Node& operator[](Slot slot) const { return chunks_[slot / kChunkNodes][slot % kChunkNodes]; }
-  static bool IsCandidate(const Node& node) { return node.children == 0 && node.pins == 0; }
+  static bool IsCandidate(const Node& node) { return node.children == 0 && node.pinned == 0; }
 
   // The resident block's slot, or kNone.
   Slot Find(const BlockKey& key) const {
-    const Slot slot = table_[Probe(key)];
+    const Table& table = TableOf(MixedHash(key));
+    if (table.slots.empty()) return kNone;
+    const Slot slot = table.slots[Probe(table, key)];
     return slot != kNone && (*this)[slot].resident ? slot : kNone;
   }
 
-  // Adds an absent block; returns its slot. The parent's count of children is one more afterwards.
-  Slot Add(const BlockKey& key, const BlockKey& parent) {
-    const Slot slot = FindOrMake(key);
-    const Slot above = FindOrMake(parent);
-    Node& node = (*this)[slot];
-    assert(!node.resident);
-    node.parent = above;
-    node.extra = Extra{};
-    node.resident = true;
-    ++(*this)[above].children;
-    ++resident_;
-    return slot;
-  }
+  // Adds an absent block, with the room for policy and owner zeroed; returns its slot. The parent's count of children
+  // is one more afterwards.
+  Slot Add(const BlockKey& key, const BlockKey& parent, std::uint32_t depth);
+  // Takes a resident block away; returns its resident parent, or kNone.
+  Slot Remove(Slot slot);
 
   // The resident parent, or kNone.
   Slot Parent(Slot slot) const {
     const Slot above = (*this)[slot].parent;
     return above != kNone && (*this)[above].resident ? above : kNone;
   }
+  // Of a resident block, whether or not its parent is resident.
+  const BlockKey& ParentKey(Slot slot) const { return (*this)[(*this)[slot].parent].key; }
 
-  // Takes a resident block away; returns its resident parent, or kNone.
-  Slot Remove(Slot slot) {
-    Node& node = (*this)[slot];
-    const Slot above = node.parent;
-    node.resident = false;
-    node.pins = 0;
-    --resident_;
-    if (node.children == 0) Free(slot);
-    Node& parent = (*this)[above];
-    --parent.children;
-    if (parent.resident) return above;
-    if (parent.children == 0) Free(above);
-    return kNone;
+  // Of a child of this block; kDepthUnknown if it is not resident.
+  std::uint32_t DepthBelow(const BlockKey& parent) const {
+    const Slot above = Find(parent);
+    return above == kNone ? kDepthUnknown : std::min((*this)[above].depth + std::uint32_t{1}, kDepthUnknown);
   }
+
+  // Pins nest. Pin: whether it had none before. Unpin: whether it has none any more (false if it had none before).
+  bool Pin(Slot slot);
+  bool Unpin(Slot slot);
+
+  // Slots in use are below this; those that are free or not resident among them are to be skipped.
+  Slot slots_end() const { return static_cast<Slot>(chunks_.size() * kChunkNodes); }
+  bool IsResident(Slot slot) const { return (*this)[slot].resident != 0; }
 
   std::size_t resident() const { return resident_; }
-  std::size_t MemoryBytes() const {
-    return chunks_.size() * (kChunkNodes * sizeof(Node) + sizeof(chunks_[0])) + table_.capacity() * sizeof(Slot);
-  }
+  std::size_t MemoryBytes() const;
 
  private:
   static constexpr std::size_t kChunkNodes = 1024;
-  static constexpr std::size_t kTableEntriesMin = 64;
-  // Linear probing: about four probes for an absent key at this load, and less than 11 bytes per block after doubling.
-  static constexpr std::size_t kLoadMaxPercent = 75;
+  static constexpr std::size_t kTables = 256;
+  static constexpr std::size_t kTableEntriesMin = 8;
+  // Linear probing: about five probes for an absent key at this load. Growing by half leaves it above half.
+  static constexpr std::size_t kLoadMaxPercent = 80;
 
-  std::size_t Home(const BlockKey& key) const { return MixedHash(key) & (table_.size() - 1); }
+  struct Table {
+    std::vector<Slot> slots;
+    std::size_t used = 0;
+  };
 
-  // Where the key is in the table, or the empty entry where it belongs.
-  std::size_t Probe(const BlockKey& key) const {
-    std::size_t at = Home(key);
-    while (table_[at] != kNone && (*this)[table_[at]].key != key) at = (at + 1) & (table_.size() - 1);
+  Table& TableOf(std::uint64_t hash) { return tables_[hash >> 56]; }
+  const Table& TableOf(std::uint64_t hash) const { return tables_[hash >> 56]; }
+  // Spreads the hash's middle bits over the table's entries; the upper ones chose the table.
+  static std::size_t Home(const Table& table, const BlockKey& key) {
+    const std::uint64_t middle = MixedHash(key) >> 16 & 0xFFFFFFFFu;
+    return static_cast<std::size_t>(middle * table.slots.size() >> 32);
+  }
+  static std::size_t Next(const Table& table, std::size_t at) { return at + 1 == table.slots.size() ? 0 : at + 1; }
+  // Where the key is in the table, or the empty entry where it belongs. The table isn't empty.
+  std::size_t Probe(const Table& table, const BlockKey& key) const {
+    std::size_t at = Home(table, key);
+    while (table.slots[at] != kNone && (*this)[table.slots[at]].key != key) at = Next(table, at);
     return at;
   }
 
-  Slot FindOrMake(const BlockKey& key) {
-    if ((used_ + 1) * 100 > table_.size() * kLoadMaxPercent) Rehash(table_.size() * 2);
-    const std::size_t at = Probe(key);
-    if (table_[at] != kNone) return table_[at];
-    const Slot slot = Allocate();
-    table_[at] = slot;
-    ++used_;
-    Node& node = (*this)[slot];
-    node = Node{};
-    node.key = key;
-    return slot;
-  }
-
-  Slot Allocate() {
-    if (free_ == kNone) {
-      const Slot first = static_cast<Slot>(chunks_.size() * kChunkNodes);
-      chunks_.push_back(std::make_unique<Node[]>(kChunkNodes));
-      for (std::size_t i = kChunkNodes; i-- > 0;) {
-        chunks_.back()[i].parent = free_;
-        free_ = first + static_cast<Slot>(i);
-      }
-    }
-    const Slot slot = free_;
-    free_ = (*this)[slot].parent;
-    return slot;
-  }
-
-  void Free(Slot slot) {
-    // Closes the gap in the probe sequence: every entry that may move towards its home does.
-    std::size_t gap = Probe((*this)[slot].key);
-    const std::size_t mask = table_.size() - 1;
-    for (std::size_t at = (gap + 1) & mask; table_[at] != kNone; at = (at + 1) & mask) {
-      const std::size_t from_home = (at - Home((*this)[table_[at]].key)) & mask;
-      if (from_home >= ((at - gap) & mask)) {
-        table_[gap] = table_[at];
-        gap = at;
-      }
-    }
-    table_[gap] = kNone;
-    --used_;
-    (*this)[slot].parent = free_;
-    free_ = slot;
-  }
-
-  void Rehash(std::size_t entries) {
-    const std::vector<Slot> old = std::exchange(table_, std::vector<Slot>(entries, kNone));
-    for (const Slot slot : old) {
-      if (slot != kNone) table_[Probe((*this)[slot].key)] = slot;
-    }
-  }
+  Slot FindOrMake(const BlockKey& key);
+  Slot Allocate();
+  void Free(Slot slot);
+  void Grow(Table& table, std::size_t entries);
 
   std::vector<std::unique_ptr<Node[]>> chunks_;
-  std::vector<Slot> table_;  // a power of two
-  std::size_t used_ = 0;     // entries of table_ in use
+  std::vector<Table> tables_;
+  absl::flat_hash_map<Slot, std::uint32_t> pins_;  // of those pinned: few at any time
   std::size_t resident_ = 0;
   Slot free_ = kNone;
 };

@@ -9,6 +9,7 @@
 // Not thread-safe: the owner's lock guards it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,22 +17,29 @@
 #include <string_view>
 
 #include "cachestore/key/digest.h"
+#include "cachestore/retention/block_forest.h"
 
 namespace kvist {
 
 // What a policy may weigh when a block arrives.
 struct BlockPlace {
   BlockKey parent;           // need not be present
-  std::uint32_t depth = 0;   // blocks before it in its chain; 0: the chain's first
+  std::uint32_t depth = 0;   // blocks before it in its chain; 0: the chain's first; BlockForest::kDepthUnknown
   std::uint32_t tokens = 1;  // in this block
   std::uint32_t bytes = 1;   // that it takes in this tier
+  // For a block of an earlier life of the store: when it was last used, as LastUse said then (and it sets the
+  // policy's time forward, if later than any other). 0: just now.
+  std::uint64_t last_use = 0;
 };
 
 class EvictionPolicy {
  public:
+  using Slot = BlockForest::Slot;
+
+  explicit EvictionPolicy(std::size_t expected_blocks) : forest_(expected_blocks) {}
   virtual ~EvictionPolicy() = default;
 
-  // Adds a block, as just used. No-op if present.
+  // Adds a block. No-op if present.
   virtual void Insert(const BlockKey& key, const BlockPlace& place) = 0;
   // Says that it was used again. No-op if absent, as are all the following.
   virtual void Touch(const BlockKey& key) = 0;
@@ -44,11 +52,28 @@ class EvictionPolicy {
   // The block to evict next; nullopt if none may be: all are pinned (or have children that are), or it is empty.
   virtual std::optional<BlockKey> Victim() = 0;
 
-  virtual bool Contains(const BlockKey& key) const = 0;
-  virtual bool HasChildren(const BlockKey& key) const = 0;
-  virtual std::size_t size() const = 0;
-  // What it holds for its own books: capacity of its tables, not only the part in use.
+  // The policy's own time, so that order outlasts a restart: what is persisted with a block and comes back in its
+  // BlockPlace. NewestUse: no block was used later.
+  virtual std::uint64_t NewestUse() const = 0;
+  virtual std::uint64_t LastUse(Slot slot) const = 0;
+
+  bool Contains(const BlockKey& key) const { return forest_.Find(key) != BlockForest::kNone; }
+  bool HasChildren(const BlockKey& key) const {
+    const Slot slot = forest_.Find(key);
+    return slot != BlockForest::kNone && forest_[slot].children > 0;
+  }
+  std::size_t size() const { return forest_.resident(); }
+
+  // The table of blocks, and in it what the owner keeps with each (slots are good until the block leaves).
+  const BlockForest& forest() const { return forest_; }
+  std::array<std::uint32_t, 3>& owner(Slot slot) { return forest_[slot].owner; }
+  void SetOwnerFlag(Slot slot, bool flag) { forest_[slot].owner_flag = flag ? 1 : 0; }
+
+  // What it holds for its books, the table included: capacity, not only the part in use.
   virtual std::size_t MemoryBytes() const = 0;
+
+ protected:
+  BlockForest forest_;
 };
 
 enum class EvictionKind {

@@ -8,14 +8,13 @@
 #include <utility>
 
 #include "absl/container/btree_set.h"
-#include "cachestore/retention/block_forest.h"
 #include "cachestore/retention/eviction_policy.h"
 
 namespace kvist {
 
 class LruPolicy final : public EvictionPolicy {
  public:
-  explicit LruPolicy(std::size_t expected_blocks) : forest_(expected_blocks) {}
+  using EvictionPolicy::EvictionPolicy;
 
   void Insert(const BlockKey& key, const BlockPlace& place) override;
   void Touch(const BlockKey& key) override;
@@ -23,26 +22,24 @@ class LruPolicy final : public EvictionPolicy {
   void Pin(const BlockKey& key) override;
   void Unpin(const BlockKey& key) override;
   std::optional<BlockKey> Victim() override;
-  bool Contains(const BlockKey& key) const override { return forest_.Find(key) != Forest::kNone; }
-  bool HasChildren(const BlockKey& key) const override;
-  std::size_t size() const override { return forest_.resident(); }
+  std::uint64_t NewestUse() const override { return newest_use_; }
+  std::uint64_t LastUse(Slot slot) const override {
+    const auto& [low, high] = forest_[slot].policy;
+    return std::uint64_t{high} << 32 | low;
+  }
   std::size_t MemoryBytes() const override;
 
  private:
-  struct Extra {
-    std::uint64_t used = 0;  // number of its last use
-  };
-  using Forest = BlockForest<Extra>;
-  using Slot = Forest::Slot;
-
-  void AddCandidate(Slot slot) {
-    if (Forest::IsCandidate(forest_[slot])) candidates_.emplace(forest_[slot].extra.used, slot);
+  void SetLastUse(Slot slot, std::uint64_t use) {
+    forest_[slot].policy = {static_cast<std::uint32_t>(use), static_cast<std::uint32_t>(use >> 32)};
   }
-  void TakeCandidate(Slot slot) { candidates_.erase({forest_[slot].extra.used, slot}); }
+  void AddCandidate(Slot slot) {
+    if (BlockForest::IsCandidate(forest_[slot])) candidates_.emplace(LastUse(slot), slot);
+  }
+  void TakeCandidate(Slot slot) { candidates_.erase({LastUse(slot), slot}); }
 
-  Forest forest_;
   absl::btree_set<std::pair<std::uint64_t, Slot>> candidates_;  // oldest first
-  std::uint64_t next_use_ = 1;
+  std::uint64_t newest_use_ = 0;
 };
 
 }  // namespace kvist

@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace kvist {
 namespace {
 
-// Blocks that left are remembered for so many times the number of those present.
+// Blocks that left are remembered for: so many times the number of those present while that is cheap (half a MiB), then
+// as many as are present. Only small caches gain from more.
 constexpr std::size_t kGhostsPerBlock = 4;
+constexpr std::size_t kManyGhosts = std::size_t{1} << 18;
 constexpr std::size_t kGhostsMin = 256;
+
+std::size_t GhostsFor(std::size_t blocks) { return std::max(blocks, std::min(blocks * kGhostsPerBlock, kManyGhosts)); }
 
 // Weights are kept as logarithms: 1/8 octave a step, from 2^-24 (a token in 16 MiB) up to 2^8.
 constexpr float kWeightSteps = 8;
@@ -20,8 +25,8 @@ constexpr std::uint32_t kUsesPerTick = 4096;
 }  // namespace
 
 ReuseValuePolicy::ReuseValuePolicy(std::size_t expected_blocks, std::uint32_t double_cost_tokens)
-    : forest_(expected_blocks),
-      ghosts_(std::max(kGhostsMin, expected_blocks * kGhostsPerBlock)),
+    : EvictionPolicy(expected_blocks),
+      ghosts_(std::max(kGhostsMin, GhostsFor(expected_blocks))),
       double_cost_tokens_(double_cost_tokens) {
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     weights_[i] = std::exp2(kWeightOctaveMin + static_cast<float>(i) / kWeightSteps);
@@ -39,115 +44,120 @@ std::uint8_t ReuseValuePolicy::WeightOf(const BlockPlace& place) const {
 
 void ReuseValuePolicy::Insert(const BlockKey& key, const BlockPlace& place) {
   if (Contains(key)) return;
-  if (ghosts_.capacity() < forest_.resident() * kGhostsPerBlock) ghosts_.GrowTo(ghosts_.capacity() * 2);
-  const Slot slot = forest_.Add(key, place.parent);
-  Extra& extra = forest_[slot].extra;
+  if (ghosts_.capacity() < GhostsFor(forest_.resident())) ghosts_.GrowTo(ghosts_.capacity() * 2);
+  const Slot slot = forest_.Add(key, place.parent, place.depth);
+  Bits bits;
   if (const auto ghost = ghosts_.Take(MixedHash(key))) {
-    extra.uses = static_cast<std::uint8_t>(std::min(*ghost + 1, GhostTable::kUsesMax)) & 3;
+    bits.uses = static_cast<std::uint16_t>(std::min(*ghost + 1, GhostTable::kUsesMax)) & 3;
   }
-  extra.followed_on = forest_[slot].children > 0;
-  extra.sampled = ReuseModel::Follows(place.depth);
-  extra.first = place.depth == 0;
-  extra.weight = WeightOf(place);
-  NoteUse(slot);
+  bits.followed_on = forest_[slot].children > 0;
+  bits.weight = WeightOf(place);
+  if (place.last_use > 0) {
+    // What is older than the clock's lower half can tell is as old as that can.
+    now_ = std::max(now_, place.last_use);
+    const std::uint64_t age = now_ - place.last_use;
+    const auto oldest = std::uint64_t{std::numeric_limits<ReuseModel::Time>::max()} / 2;
+    forest_[slot].policy[1] = static_cast<ReuseModel::Time>(now_ - std::min(age, oldest));
+    SetBits(slot, bits);
+  } else {
+    bits.sampled = place.depth < BlockForest::kDepthUnknown && ReuseModel::Follows(place.depth);
+    NoteUse(slot, bits);
+  }
   Refresh(slot);
-  if (const Slot parent = forest_.Parent(slot); parent != Forest::kNone) NoteChild(parent);
+  if (const Slot parent = forest_.Parent(slot); parent != BlockForest::kNone) NoteChild(parent);
 }
 
 void ReuseValuePolicy::Touch(const BlockKey& key) {
   const Slot slot = forest_.Find(key);
-  if (slot == Forest::kNone) return;
-  Extra& extra = forest_[slot].extra;
-  extra.uses = static_cast<std::uint8_t>(std::min(extra.uses + 1u, GhostTable::kUsesMax)) & 3;
-  NoteUse(slot);
+  if (slot == BlockForest::kNone) return;
+  Bits bits = BitsOf(slot);
+  bits.uses = static_cast<std::uint16_t>(std::min(bits.uses + 1u, GhostTable::kUsesMax)) & 3;
+  NoteUse(slot, bits);
 }
 
-void ReuseValuePolicy::NoteUse(Slot slot) {
-  auto& [key, parent, children, pins, resident, extra] = forest_[slot];
-  if (extra.first || ++calls_since_now_ >= kUsesPerTick) {
+void ReuseValuePolicy::NoteUse(Slot slot, Bits bits) {
+  if (forest_[slot].depth == 0 || ++calls_since_now_ >= kUsesPerTick) {
     ++now_;
     calls_since_now_ = 0;
   }
-  model_.Step(now_, forest_.resident());
-  if (extra.sampled) model_.Used(MixedHash(key), ClassOf(extra), now_);
-  extra.used = now_;
+  const auto now = static_cast<ReuseModel::Time>(now_);
+  model_.Step(now, forest_.resident());
+  if (bits.sampled) model_.Used(MixedHash(forest_[slot].key), ClassOf(bits), now);
+  forest_[slot].policy[1] = now;
+  SetBits(slot, bits);
 }
 
 void ReuseValuePolicy::NoteChild(Slot parent) {
-  Extra& extra = forest_[parent].extra;
-  if (!extra.followed_on) {
-    extra.followed_on = 1;
-    if (extra.sampled) model_.Reclassify(MixedHash(forest_[parent].key), ClassOf(extra));
+  Bits bits = BitsOf(parent);
+  if (!bits.followed_on) {
+    bits.followed_on = 1;
+    SetBits(parent, bits);
+    if (bits.sampled) model_.Reclassify(MixedHash(forest_[parent].key), ClassOf(bits));
   }
   Refresh(parent);
 }
 
 void ReuseValuePolicy::Erase(const BlockKey& key) {
   const Slot slot = forest_.Find(key);
-  if (slot == Forest::kNone) return;
-  ghosts_.Add(MixedHash(key), forest_[slot].extra.uses);
-  ++forest_[slot].pins;  // no candidate from here on
-  Refresh(slot);
-  if (const Slot parent = forest_.Remove(slot); parent != Forest::kNone) Refresh(parent);
+  if (slot == BlockForest::kNone) return;
+  ghosts_.Add(MixedHash(key), BitsOf(slot).uses);
+  TakeCandidate(slot);
+  if (const Slot parent = forest_.Remove(slot); parent != BlockForest::kNone) Refresh(parent);
 }
 
 void ReuseValuePolicy::Pin(const BlockKey& key) {
   const Slot slot = forest_.Find(key);
-  if (slot == Forest::kNone) return;
-  ++forest_[slot].pins;
-  Refresh(slot);
+  if (slot != BlockForest::kNone && forest_.Pin(slot)) Refresh(slot);
 }
 
 void ReuseValuePolicy::Unpin(const BlockKey& key) {
   const Slot slot = forest_.Find(key);
-  if (slot == Forest::kNone || forest_[slot].pins == 0) return;
-  --forest_[slot].pins;
-  Refresh(slot);
+  if (slot != BlockForest::kNone && forest_.Unpin(slot)) Refresh(slot);
 }
 
 // Puts the block into candidates_ or takes it out, as its children and pins now say.
 void ReuseValuePolicy::Refresh(Slot slot) {
-  auto& node = forest_[slot];
-  const bool is_in = node.extra.candidate != Forest::kNone;
-  if (is_in == Forest::IsCandidate(node)) return;
-  if (is_in) {
-    const Slot last = candidates_.back();
-    candidates_[node.extra.candidate] = last;
-    forest_[last].extra.candidate = node.extra.candidate;
-    candidates_.pop_back();
-    node.extra.candidate = Forest::kNone;
-  } else {
-    node.extra.candidate = static_cast<std::uint32_t>(candidates_.size());
-    candidates_.push_back(slot);
-  }
+  if (!BlockForest::IsCandidate(forest_[slot])) return TakeCandidate(slot);
+  Bits bits = BitsOf(slot);
+  if (bits.candidate) return;
+  bits.candidate = 1;
+  SetBits(slot, bits);
+  Place(slot) = static_cast<Slot>(candidates_.size());
+  candidates_.push_back(slot);
+}
+
+void ReuseValuePolicy::TakeCandidate(Slot slot) {
+  Bits bits = BitsOf(slot);
+  if (!bits.candidate) return;
+  bits.candidate = 0;
+  SetBits(slot, bits);
+  const Slot last = candidates_.back();
+  candidates_[Place(slot)] = last;
+  Place(last) = Place(slot);
+  candidates_.pop_back();
 }
 
 float ReuseValuePolicy::Value(Slot slot) const {
-  const Extra& extra = forest_[slot].extra;
-  return model_.Value(ClassOf(extra), now_ - extra.used) * weights_[extra.weight];
+  const Bits bits = BitsOf(slot);
+  return model_.Value(ClassOf(bits), Age(slot)) * weights_[bits.weight];
 }
 
 std::optional<BlockKey> ReuseValuePolicy::Victim() {
   if (candidates_.empty()) return std::nullopt;
   const bool all = candidates_.size() <= kCandidatesPerVictim;
   const std::size_t draws = all ? candidates_.size() : kCandidatesPerVictim;
-  Slot worst = Forest::kNone;
+  Slot worst = BlockForest::kNone;
   float worst_value = 0;
   for (std::size_t i = 0; i < draws; ++i) {
     const Slot slot = candidates_[all ? i : Random() % candidates_.size()];
     const float value = Value(slot);
-    const bool older = worst != Forest::kNone && now_ - forest_[slot].extra.used > now_ - forest_[worst].extra.used;
-    if (worst == Forest::kNone || value < worst_value || (value == worst_value && older)) {
+    const bool older = worst != BlockForest::kNone && Age(slot) > Age(worst);
+    if (worst == BlockForest::kNone || value < worst_value || (value == worst_value && older)) {
       worst = slot;
       worst_value = value;
     }
   }
   return forest_[worst].key;
-}
-
-bool ReuseValuePolicy::HasChildren(const BlockKey& key) const {
-  const Slot slot = forest_.Find(key);
-  return slot != Forest::kNone && forest_[slot].children > 0;
 }
 
 std::size_t ReuseValuePolicy::MemoryBytes() const {

@@ -8,11 +8,11 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "cachestore/retention/block_forest.h"
 #include "cachestore/retention/eviction_policy.h"
 #include "cachestore/retention/ghost_table.h"
 #include "cachestore/retention/reuse_model.h"
@@ -30,9 +30,8 @@ class ReuseValuePolicy final : public EvictionPolicy {
   void Pin(const BlockKey& key) override;
   void Unpin(const BlockKey& key) override;
   std::optional<BlockKey> Victim() override;
-  bool Contains(const BlockKey& key) const override { return forest_.Find(key) != Forest::kNone; }
-  bool HasChildren(const BlockKey& key) const override;
-  std::size_t size() const override { return forest_.resident(); }
+  std::uint64_t NewestUse() const override { return now_; }
+  std::uint64_t LastUse(Slot slot) const override { return now_ - Age(slot); }
   std::size_t MemoryBytes() const override;
 
   // Enough that the worst drawn is among the worst tenth of all 97 times in 100; little enough to be cheap under a
@@ -43,35 +42,38 @@ class ReuseValuePolicy final : public EvictionPolicy {
   static constexpr std::uint32_t kDoubleCostTokens = 32768;
 
  private:
-  struct Extra {
-    std::uint32_t candidate = ~std::uint32_t{0};  // place in candidates_
-    ReuseModel::Time used = 0;
-    std::uint8_t weight = 0;  // of what a hit saves per byte: see WeightOf
-    std::uint8_t uses : 2 = 0;
-    std::uint8_t followed_on : 1 = 0;  // it has had a child
-    std::uint8_t sampled : 1 = 0;      // ReuseModel::Follows its depth
-    std::uint8_t first : 1 = 0;        // of its chain
+  // A node's two words: its place in candidates_, and the lower half of the time of its last use.
+  Slot& Place(Slot slot) { return forest_[slot].policy[0]; }
+  ReuseModel::Time Age(Slot slot) const { return static_cast<ReuseModel::Time>(now_) - forest_[slot].policy[1]; }
+  // And its bits.
+  struct Bits {
+    std::uint16_t weight : 8 = 0;  // of what a hit saves per byte: see WeightOf
+    std::uint16_t uses : 2 = 0;
+    std::uint16_t followed_on : 1 = 0;  // it has had a child
+    std::uint16_t sampled : 1 = 0;      // ReuseModel::Follows its depth
+    std::uint16_t candidate : 1 = 0;    // it is in candidates_
+    std::uint16_t : 3;
   };
-  using Forest = BlockForest<Extra>;
-  using Slot = Forest::Slot;
+  Bits BitsOf(Slot slot) const { return std::bit_cast<Bits>(forest_[slot].policy_bits); }
+  void SetBits(Slot slot, Bits bits) { forest_[slot].policy_bits = std::bit_cast<std::uint16_t>(bits); }
 
-  static ReuseModel::Class ClassOf(const Extra& extra) {
-    return static_cast<ReuseModel::Class>(extra.uses * 2 + extra.followed_on);
+  static ReuseModel::Class ClassOf(Bits bits) {
+    return static_cast<ReuseModel::Class>(bits.uses * 2 + bits.followed_on);
   }
   std::uint8_t WeightOf(const BlockPlace& place) const;
   float Value(Slot slot) const;
-  void NoteUse(Slot slot);
+  void NoteUse(Slot slot, Bits bits);
   void NoteChild(Slot parent);
   void Refresh(Slot slot);
+  void TakeCandidate(Slot slot);
   std::uint64_t Random();
 
-  Forest forest_;
   std::vector<Slot> candidates_;
   GhostTable ghosts_;
   ReuseModel model_;
   std::array<float, 256> weights_;  // by Extra::weight
   std::uint32_t double_cost_tokens_;
-  ReuseModel::Time now_ = 0;           // chains used so far
+  std::uint64_t now_ = 0;              // chains used so far
   std::uint32_t calls_since_now_ = 0;  // uses of blocks, since now_ moved
   std::uint64_t random_ = 0x9E3779B97F4A7C15ull;
 };

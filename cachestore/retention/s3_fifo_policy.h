@@ -9,11 +9,11 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 
-#include "cachestore/retention/block_forest.h"
 #include "cachestore/retention/eviction_policy.h"
 #include "cachestore/retention/ghost_table.h"
 
@@ -29,34 +29,38 @@ class S3FifoPolicy final : public EvictionPolicy {
   void Pin(const BlockKey& key) override;
   void Unpin(const BlockKey& key) override;
   std::optional<BlockKey> Victim() override;
-  bool Contains(const BlockKey& key) const override { return forest_.Find(key) != Forest::kNone; }
-  bool HasChildren(const BlockKey& key) const override;
-  std::size_t size() const override { return forest_.resident(); }
+  // It knows no time: blocks of an earlier life come back in the order they are inserted.
+  std::uint64_t NewestUse() const override { return 0; }
+  std::uint64_t LastUse(Slot) const override { return 0; }
   std::size_t MemoryBytes() const override;
 
  private:
   enum QueueName : std::uint8_t { kSmall = 0, kMain = 1 };
-  struct Extra {
-    std::uint32_t older = ~std::uint32_t{0};    // towards the end
-    std::uint32_t younger = ~std::uint32_t{0};
-    std::uint8_t uses : 2 = 0;
-    std::uint8_t queue : 1 = kSmall;
-    std::uint8_t linked : 1 = 0;  // 0: it stepped out
+  // Links within a queue.
+  Slot& Older(Slot slot) { return forest_[slot].policy[0]; }  // towards the end
+  Slot& Younger(Slot slot) { return forest_[slot].policy[1]; }
+  // The policy's bits of a node.
+  struct Bits {
+    std::uint16_t uses : 2 = 0;
+    std::uint16_t queue : 1 = kSmall;
+    std::uint16_t linked : 1 = 0;  // 0: it stepped out
+    std::uint16_t : 12;
   };
-  using Forest = BlockForest<Extra>;
-  using Slot = Forest::Slot;
+  Bits BitsOf(Slot slot) const { return std::bit_cast<Bits>(forest_[slot].policy_bits); }
+  void SetBits(Slot slot, Bits bits) { forest_[slot].policy_bits = std::bit_cast<std::uint16_t>(bits); }
+
   struct Queue {
-    Slot oldest = Forest::kNone;
-    Slot youngest = Forest::kNone;
+    Slot oldest = BlockForest::kNone;
+    Slot youngest = BlockForest::kNone;
     std::size_t blocks = 0;  // those that stepped out too
   };
 
+  void SetLinked(Slot slot, bool linked);
   void PushYoung(Slot slot);
   void PushOld(Slot slot);
   void Unlink(Slot slot);
   void StepBackIn(Slot slot);
 
-  Forest forest_;
   GhostTable ghosts_;
   std::array<Queue, 2> queues_;
 };

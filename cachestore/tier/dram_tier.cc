@@ -39,7 +39,7 @@ absl::StatusOr<DramBlockRef> DramTier::Allocate(const NamespaceId& ns, const Rec
 }
 
 std::size_t DramTier::EvictOne() {
-  const std::optional<BlockKey> victim = lru_.Victim();
+  const std::optional<BlockKey> victim = policy_->Victim();
   if (!victim) return 0;
   ++counters_.evicted_blocks;
   return EraseLocked(*victim)->record_.size();
@@ -55,7 +55,7 @@ bool DramTier::EvictRegion(std::size_t record_bytes) {
       inside.push_back(key);
       // An inner block may go too if it can be read again from below: its children stay reachable.
       free_to_go = free_to_go && entry.block->leases_ == 0 && !entry.held &&
-                   (entry.state == BlockState::kBelow || !lru_.HasChildren(key));
+                   (entry.state == BlockState::kBelow || !policy_->HasChildren(key));
     }
     // Slots that are not in the table are granted, or dropped while leased.
     if (!free_to_go || inside.empty() || inside.size() != region.used_slots) continue;
@@ -81,15 +81,18 @@ absl::StatusOr<DramTier::Published> DramTier::Publish(DramBlockRef block, const 
       return absl::InternalError(fmt::format("block key {} is taken by other tokens: a hash collision", key.ToHex()));
     }
     entry.expires = std::max(entry.expires, expires);
-    lru_.Touch(key);
+    policy_->Touch(key);
     return Published{entry.block, false};
   }
   entry.block = std::move(block);
   entry.ns = entry.block->ns_;
   entry.expires = expires;
   entry.state = state;
-  lru_.Insert(key, parent);
-  if (entry.block->leases_ > 0) lru_.Pin(key);
+  policy_->Insert(key, {.parent = parent,
+                        .depth = parent == entry.ns ? 0 : policy_->forest().DepthBelow(parent),
+                        .tokens = entry.block->shape_.block_tokens,
+                        .bytes = static_cast<std::uint32_t>(entry.block->record_.size())});
+  if (entry.block->leases_ > 0) policy_->Pin(key);
   UpdateHold(key, entry);
   ++counters_.blocks;
   counters_.payload_bytes += entry.block->shape_.payload_bytes();
@@ -167,7 +170,7 @@ bool DramTier::IsResident(const DramBlock& block) const {
 void DramTier::LeaseLocked(DramBlock& block) {
   if (block.leases_++ > 0) return;
   ++counters_.leased_blocks;
-  if (IsResident(block)) lru_.Pin(block.key_);
+  if (IsResident(block)) policy_->Pin(block.key_);
 }
 
 void DramTier::Release(std::span<const DramBlockRef> blocks) {
@@ -177,7 +180,7 @@ void DramTier::Release(std::span<const DramBlockRef> blocks) {
     assert(block->leases_ > 0);
     if (--block->leases_ > 0) continue;
     --counters_.leased_blocks;
-    if (IsResident(*block)) lru_.Unpin(block->key_);
+    if (IsResident(*block)) policy_->Unpin(block->key_);
   }
 }
 
@@ -187,7 +190,7 @@ void DramTier::Touch(std::span<const BlockKey> chain, absl::Time expires) {
     const auto it = blocks_.find(*key);
     if (it == blocks_.end()) continue;
     it->second.expires = expires;
-    lru_.Touch(*key);
+    policy_->Touch(*key);
   }
 }
 
@@ -202,7 +205,7 @@ void DramTier::UpdateHold(const BlockKey& key, Entry& entry) {
       entry.state == BlockState::kWriting || (entry.state == BlockState::kDramOnly && pins_.contains(key));
   if (hold == entry.held) return;
   entry.held = hold;
-  hold ? lru_.Pin(key) : lru_.Unpin(key);
+  hold ? policy_->Pin(key) : policy_->Unpin(key);
 }
 
 void DramTier::SetState(const DramBlock& block, BlockState state) {
@@ -233,7 +236,7 @@ DramBlockRef DramTier::EraseLocked(const BlockKey& key) {
   const auto it = blocks_.find(key);
   DramBlockRef block = std::move(it->second.block);
   blocks_.erase(it);
-  lru_.Erase(key);
+  policy_->Erase(key);
   --counters_.blocks;
   counters_.payload_bytes -= block->shape_.payload_bytes();
   return block;
@@ -265,7 +268,7 @@ std::vector<BlockKey> DramTier::Expire(absl::Time now) {
   std::vector<BlockKey> expired;
   for (BlockKey key : due) {
     auto it = blocks_.find(key);
-    while (it != blocks_.end() && Expired(key, it->second, now) && !lru_.HasChildren(key)) {
+    while (it != blocks_.end() && Expired(key, it->second, now) && !policy_->HasChildren(key)) {
       const BlockKey parent = it->second.block->parent_;
       EraseLocked(key);
       expired.push_back(key);

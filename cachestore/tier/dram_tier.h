@@ -22,7 +22,7 @@
 #include "absl/time/time.h"
 #include "cachestore/key/digest.h"
 #include "cachestore/key/key_hasher.h"
-#include "cachestore/retention/prefix_lru.h"
+#include "cachestore/retention/eviction_policy.h"
 #include "cachestore/tier/block_record.h"
 #include "cachestore/tier/dram_arena.h"
 
@@ -50,7 +50,7 @@ class DramBlock {
   const std::span<std::byte> record_;
   const NamespaceId ns_;
   const RecordShape shape_;
-  BlockKey key_;     // these two: written once, before the block is published
+  BlockKey key_;  // these two: written once, before the block is published
   BlockKey parent_;
   std::uint32_t leases_ = 0;  // guarded by the tier's lock
 };
@@ -75,7 +75,8 @@ class DramTier : public std::enable_shared_from_this<DramTier> {
     std::uint64_t corrupt_blocks = 0;
   };
 
-  explicit DramTier(std::shared_ptr<DramArena> arena) : arena_(std::move(arena)) {}
+  explicit DramTier(std::shared_ptr<DramArena> arena, EvictionKind eviction = kDefaultEviction)
+      : arena_(std::move(arena)), policy_(MakeEvictionPolicy(eviction)) {}
 
   DramArena& arena() const { return *arena_; }
 
@@ -131,7 +132,7 @@ class DramTier : public std::enable_shared_from_this<DramTier> {
     NamespaceId ns;
     absl::Time expires;
     BlockState state = BlockState::kWriting;
-    bool held = false;  // pinned in lru_ because of its state
+    bool held = false;  // pinned in policy_ because of its state
   };
 
   bool Expired(const BlockKey& key, const Entry& entry, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -141,7 +142,7 @@ class DramTier : public std::enable_shared_from_this<DramTier> {
   bool IsResident(const DramBlock& block) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Brings entry.held in line with its state and pins.
   void UpdateHold(const BlockKey& key, Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Evicts the least recently used leaf; yields its bytes, 0 if none can go.
+  // Evicts the policy's choice; yields its bytes, 0 if none can go.
   std::size_t EvictOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Evicts all of the cheapest region that would hold a record of this size; false if none can go as a whole.
   bool EvictRegion(std::size_t record_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -151,7 +152,7 @@ class DramTier : public std::enable_shared_from_this<DramTier> {
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<BlockKey, Entry> blocks_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<BlockKey, std::uint32_t> pins_ ABSL_GUARDED_BY(mutex_);
-  PrefixLru lru_ ABSL_GUARDED_BY(mutex_);
+  const std::unique_ptr<EvictionPolicy> policy_ ABSL_PT_GUARDED_BY(mutex_);
   std::uint64_t drop_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   Counters counters_ ABSL_GUARDED_BY(mutex_);
 };

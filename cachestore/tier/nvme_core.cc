@@ -17,8 +17,8 @@ std::uint64_t NvmeCore::Remove(const BlockKey& key) {
 }
 
 bool NvmeCore::RemoveExtent(const BlockKey& key, const ExtentStamp& extent) {
-  const BlockEntry* entry = summary.Find(key);
-  return entry != nullptr && entry->extent == extent && Remove(key) > 0;
+  const std::optional<BlockEntry> entry = summary.Find(key);
+  return entry && entry->extent == extent && Remove(key) > 0;
 }
 
 absl::Status NvmeCore::ApplyWithDeletes(IndexBatch batch) {
@@ -94,11 +94,11 @@ absl::Status VerifyRecord(std::span<const std::byte> record, const BlockKey& key
 }
 
 AlignedBuffer::AlignedBuffer(std::size_t bytes)
-    : memory_(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{kRecordAlignment}))),
+    : memory_(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kRecordAlignment}))),
       bytes_(memory_.get(), bytes) {}
 
 void AlignedBuffer::Free::operator()(std::byte* memory) const {
-  ::operator delete(memory, std::align_val_t{kRecordAlignment});
+  ::operator delete (memory, std::align_val_t{kRecordAlignment});
 }
 
 }  // namespace kvist

@@ -46,7 +46,7 @@ struct NvmeCore {
     std::uint64_t bytes_accepted = 0;
   };
 
-  explicit NvmeCore(const NvmeTierOptions& o) : options(o) {}
+  explicit NvmeCore(const NvmeTierOptions& o) : options(o), summary(o.eviction) {}
 
   // Takes a block out of the summary; its delete is pending from now on. Payload bytes freed, 0 if it was not there.
   std::uint64_t Remove(const BlockKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);

@@ -27,14 +27,15 @@ void NvmeReader::Read(const BlockKey& key, std::span<std::byte> record, DoneStat
     refused = absl::UnavailableError("the NVMe tier is closing");
   } else {
     absl::ReaderMutexLock lock(&core_.mutex);
-    const BlockEntry* entry = core_.summary.Find(key);
-    Segment* segment = entry == nullptr ? nullptr : core_.space.Find(entry->extent);
+    const std::optional<BlockEntry> entry = core_.summary.Find(key);
+    Segment* segment = entry ? core_.space.Find(entry->extent) : nullptr;
     if (segment == nullptr) {
       refused = absl::NotFoundError("not resident");
     } else if (record.size() < entry->record_bytes ||
                reinterpret_cast<std::uintptr_t>(record.data()) % kRecordAlignment != 0) {
-      refused = absl::InvalidArgumentError(fmt::format("a record of {} bytes needs as much memory, aligned to {}; got {}",
-                                                       entry->record_bytes, kRecordAlignment, record.size()));
+      refused =
+          absl::InvalidArgumentError(fmt::format("a record of {} bytes needs as much memory, aligned to {}; got {}",
+                                                 entry->record_bytes, kRecordAlignment, record.size()));
     } else {
       // From here on the segment's space cannot be reused.
       segment->readers.fetch_add(1, std::memory_order_relaxed);

@@ -30,18 +30,24 @@ class Recovery {
   absl::Status LoadNamespaces() {
     return core_.index->ForEachNamespace([&](const NamespaceId& id, NamespaceEntry entry) {
       absl::MutexLock lock(&core_.mutex);
-      core_.summary.SetPayloadBytes(id, entry.spec.payload_bytes());
+      core_.summary.SetNamespace(id, entry.spec.payload_bytes(), entry.spec.block_tokens);
       core_.namespaces[id] = std::move(entry);
     });
   }
 
   absl::Status LoadSegments() {
     std::map<std::uint64_t, SegmentEntry> known;
-    absl::Status read = core_.index->ForEachSegment(
-        [&](std::uint64_t id, const SegmentEntry& entry) { known[id] = entry; });
+    absl::Status read =
+        core_.index->ForEachSegment([&](std::uint64_t id, const SegmentEntry& entry) { known[id] = entry; });
     if (!read.ok()) return read;
     const absl::StatusOr<std::vector<std::string>> names = core_.fs->List(core_.directory.segments());
     if (!names.ok()) return names.status();
+    std::uint64_t bytes_max = core_.segment_bytes;
+    for (const auto& [id, entry] : known) bytes_max = std::max(bytes_max, entry.bytes);
+    {
+      absl::MutexLock lock(&core_.mutex);
+      core_.summary.SetSegmentBytesMax(bytes_max);
+    }
     IndexBatch batch;
     std::set<std::uint64_t> present;
     for (const std::string& name : *names) {
@@ -98,7 +104,6 @@ class Recovery {
   }
 
   absl::Status LoadBlocks() {
-    std::vector<ResidentSummary::Item> items;
     std::uint64_t dropped = 0;
     absl::Status read = core_.index->ForEachBlock([&](const BlockKey& key, const BlockEntry& entry) {
       absl::MutexLock lock(&core_.mutex);
@@ -109,15 +114,12 @@ class Recovery {
         return;
       }
       Segment* segment = core_.space.Find(entry.extent);
-      core_.space.Adopt(segment, key, entry.record_bytes);
+      core_.space.Adopt(segment, *core_.summary.Restore(key, entry), entry.record_bytes);
       segment->appended = std::max(segment->appended, entry.extent.offset + entry.record_bytes);
-      items.emplace_back(key, entry);
     });
     if (!read.ok()) return read;
     dropped += core_.index->undecodable();
     if (dropped > 0) spdlog::warn("{} index entries had no readable extent and were dropped", dropped);
-    absl::MutexLock lock(&core_.mutex);
-    core_.summary.Load(std::move(items));
     return absl::OkStatus();
   }
 

@@ -211,10 +211,10 @@ absl::Status NvmeSpaceMaker::DropSegment(Segment* victim) {
   std::uint64_t dropped = 0;
   {
     absl::MutexLock lock(&core_.mutex);
-    for (const BlockKey& key : victim->placed) {
-      const BlockEntry* entry = core_.summary.Find(key);
-      if (entry == nullptr || core_.space.Find(entry->extent) != victim) continue;
-      const std::vector<BlockKey> subtree = core_.summary.Subtree(key);
+    for (const ResidentSummary::Slot slot : victim->placed) {
+      const std::optional<ResidentSummary::Item> item = core_.summary.At(slot);
+      if (!item || core_.space.Find(item->second.extent) != victim) continue;
+      const std::vector<BlockKey> subtree = core_.summary.Subtree(item->first);
       const bool pinned = std::any_of(subtree.begin(), subtree.end(),
                                       [&](const BlockKey& k) { return core_.summary.Find(k)->pins > 0; });
       if (pinned) continue;
@@ -224,8 +224,7 @@ absl::Status NvmeSpaceMaker::DropSegment(Segment* victim) {
     }
   }
   if (dropped == 0) {
-    return absl::ResourceExhaustedError(
-        "the NVMe tier is full of pinned blocks: unpin prefixes or raise its capacity");
+    return absl::ResourceExhaustedError("the NVMe tier is full of pinned blocks: unpin prefixes or raise its capacity");
   }
   return core_.FlushDeletes();
 }

@@ -1,9 +1,11 @@
 #include "cachestore/tier/nvme_tier.h"
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "cachestore/io/file.h"
 #include "cachestore/tier/nvme_core.h"
 #include "cachestore/tier/nvme_reader.h"
@@ -21,6 +23,9 @@ constexpr std::uint64_t kSegmentBytesMin = 8 * 2 * kRecordAlignment;
 // the ring fed while the first verifies, where there are cores for it.
 constexpr unsigned kReadThreadsMax = 2;
 constexpr unsigned kCoresPerReadThread = 4;
+
+// Blocks looked at under one lock when all are: some 100 microseconds.
+constexpr ResidentSummary::Slot kSlotsPerLook = 4096;
 
 std::uint64_t RoundDown(std::uint64_t bytes) { return bytes / kRecordAlignment * kRecordAlignment; }
 
@@ -84,7 +89,7 @@ class NvmeTierImpl final : public NvmeTier {
     batch.newest_time = core_.options.clock->Wall();
     if (absl::Status s = core_.index->Apply(batch, IndexSync::kYes); !s.ok()) return s;
     absl::MutexLock lock(&core_.mutex);
-    core_.summary.SetPayloadBytes(stored.ns.id, entry.spec.payload_bytes());
+    core_.summary.SetNamespace(stored.ns.id, entry.spec.payload_bytes(), entry.spec.block_tokens);
     core_.namespaces[stored.ns.id] = std::move(entry);
     return absl::OkStatus();
   }
@@ -107,18 +112,24 @@ class NvmeTierImpl final : public NvmeTier {
 
   std::optional<NvmeBlock> Find(const BlockKey& key) const override {
     absl::ReaderMutexLock lock(&core_.mutex);
-    const BlockEntry* entry = core_.summary.Find(key);
-    if (entry == nullptr) return std::nullopt;
+    const std::optional<BlockEntry> entry = core_.summary.Find(key);
+    if (!entry) return std::nullopt;
     return AsBlock(key, *entry);
   }
 
   void ForEach(const std::function<void(const NvmeBlock&)>& visit) const override {
-    std::vector<ResidentSummary::Item> all;
-    {
-      absl::ReaderMutexLock lock(&core_.mutex);
-      all = core_.summary.All();
+    ResidentSummary::Slot end = 1;
+    for (ResidentSummary::Slot next = 0; next < end; next += kSlotsPerLook) {
+      std::vector<ResidentSummary::Item> some;
+      {
+        absl::ReaderMutexLock lock(&core_.mutex);
+        end = core_.summary.slots_end();
+        for (ResidentSummary::Slot slot = next; slot < std::min(end, next + kSlotsPerLook); ++slot) {
+          if (std::optional<ResidentSummary::Item> item = core_.summary.At(slot)) some.push_back(*std::move(item));
+        }
+      }
+      for (const auto& [key, entry] : some) visit(AsBlock(key, entry));
     }
-    for (const auto& [key, entry] : all) visit(AsBlock(key, entry));
   }
 
   void Write(const NvmeBlock& block, std::span<std::byte> record, DoneStatus done) override {
@@ -141,8 +152,8 @@ class NvmeTierImpl final : public NvmeTier {
     std::uint32_t before = 0;
     {
       absl::MutexLock lock(&core_.mutex);
-      const BlockEntry* entry = core_.summary.Find(key);
-      if (entry == nullptr) return absl::NotFoundError("not resident");
+      const std::optional<BlockEntry> entry = core_.summary.Find(key);
+      if (!entry) return absl::NotFoundError("not resident");
       before = entry->pins;
       // Pinned in memory first: it must not be evicted while the index is written.
       core_.summary.SetPins(key, std::max(pins, before));
@@ -173,17 +184,50 @@ class NvmeTierImpl final : public NvmeTier {
     return DropOrdered(keys);
   }
 
+  // In pieces: neither lookups nor commits wait for a pass over all blocks. Each expired leaf goes, and upwards from it
+  // what its leaving makes one; so a single pass finds all.
   absl::StatusOr<std::uint64_t> DropExpired(std::int64_t now_unix_s) override {
-    absl::MutexLock order(&core_.index_mutex);
-    std::vector<BlockKey> keys;
-    {
-      absl::MutexLock lock(&core_.mutex);
-      keys = core_.summary.Expired(now_unix_s);
-      core_.counters.expired_blocks += keys.size();
+    std::uint64_t dropped = 0;
+    std::int64_t earliest = std::numeric_limits<std::int64_t>::max();
+    ResidentSummary::Slot end = 1;
+    for (ResidentSummary::Slot next = 0; next < end; next += kSlotsPerLook) {
+      absl::MutexLock order(&core_.index_mutex);
+      std::size_t gone = 0;
+      {
+        absl::MutexLock lock(&core_.mutex);
+        if (next == 0) {
+          if (!core_.summary.MayHaveExpired(now_unix_s)) return 0;
+          // What is touched from here on lowers it again.
+          core_.summary.SetEarliestExpiry(earliest);
+        }
+        end = core_.summary.slots_end();
+        for (ResidentSummary::Slot slot = next; slot < std::min(end, next + kSlotsPerLook); ++slot) {
+          std::optional<ResidentSummary::Item> item = core_.summary.At(slot);
+          if (!item) continue;
+          BlockKey key = item->first;
+          if (!core_.summary.IsExpiredLeaf(key, now_unix_s)) {
+            if (item->second.pins == 0) earliest = std::min(earliest, item->second.expires_unix_s);
+            continue;
+          }
+          while (core_.summary.IsExpiredLeaf(key, now_unix_s)) {
+            const BlockKey parent = core_.summary.Find(key)->parent;
+            core_.Remove(key);
+            ++gone;
+            key = parent;
+          }
+        }
+        core_.counters.expired_blocks += gone;
+        if (next + kSlotsPerLook >= end) core_.summary.LowerEarliestExpiry(earliest);
+      }
+      dropped += gone;
+      if (gone == 0) continue;
+      if (absl::Status s = core_.ApplyWithDeletes({}); !s.ok()) {
+        absl::MutexLock lock(&core_.mutex);
+        core_.summary.LowerEarliestExpiry(std::numeric_limits<std::int64_t>::min());
+        return s;
+      }
     }
-    const absl::StatusOr<DropResult> dropped = DropOrdered(keys);
-    if (!dropped.ok()) return dropped.status();
-    return dropped->blocks;
+    return dropped;
   }
 
   void Flush(DoneStatus done) override { writer_.Flush(std::move(done)); }
@@ -216,6 +260,12 @@ class NvmeTierImpl final : public NvmeTier {
       return absl::InvalidArgumentError(
           fmt::format("an NVMe capacity of {} bytes in segments of {} is too small: at least {} in segments of {}",
                       o.capacity_bytes, o.segment_bytes, kSegmentBytesMin * kSegmentsMin, kSegmentBytesMin));
+    }
+    // Half the range is left to segments that have come and gone.
+    if (o.capacity_bytes > ExtentPages::kBytesMax / 2) {
+      return absl::InvalidArgumentError(
+          fmt::format("an NVMe capacity of {} bytes in one directory is too large: at most {}; use several stores",
+                      o.capacity_bytes, ExtentPages::kBytesMax / 2));
     }
     core_.segments_max = o.capacity_bytes / core_.segment_bytes;
     return absl::OkStatus();

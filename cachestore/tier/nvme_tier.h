@@ -26,6 +26,7 @@
 #include "absl/time/time.h"
 #include "cachestore/io/clock.h"
 #include "cachestore/prefix_store.h"
+#include "cachestore/retention/eviction_policy.h"
 #include "cachestore/tier/block_record.h"
 
 namespace kvist {
@@ -41,8 +42,9 @@ struct NvmeTierOptions {
   std::uint64_t segment_bytes = std::uint64_t{256} << 20;  // must hold at least one record of every namespace
   std::uint32_t queue_depth = 32;                          // transfers in flight
   std::size_t write_queue_limit = 1024;                    // writes waiting; beyond it ResourceExhausted
-  FileSystem* file_system = nullptr;                       // null: the real one; must outlive the tier
-  const Clock* clock = nullptr;                            // required; must outlive the tier
+  EvictionKind eviction = kDefaultEviction;
+  FileSystem* file_system = nullptr;  // null: the real one; must outlive the tier
+  const Clock* clock = nullptr;       // required; must outlive the tier
 };
 
 struct NvmeBlock {
@@ -61,8 +63,8 @@ struct NvmeTierStats {
   std::uint64_t corrupt_blocks = 0;
   std::uint64_t device_errors = 0;
   std::uint64_t writes_pending = 0;
-  std::uint64_t bytes_written = 0;     // to segments, rewriting of survivors included
-  std::uint64_t bytes_accepted = 0;    // by Write: write amplification = written / accepted
+  std::uint64_t bytes_written = 0;   // to segments, rewriting of survivors included
+  std::uint64_t bytes_accepted = 0;  // by Write: write amplification = written / accepted
   bool direct_io = false;
 };
 

@@ -52,7 +52,7 @@ absl::Status NvmeWriter::Refusal(const NvmeBlock& block, std::span<std::byte> re
                     block.record_bytes, core_.segment_bytes, kSegmentsMin));
   }
   absl::ReaderMutexLock lock(&core_.mutex);
-  if (core_.summary.Find(block.key) != nullptr) return absl::AlreadyExistsError("resident");
+  if (core_.summary.Contains(block.key)) return absl::AlreadyExistsError("resident");
   return absl::OkStatus();
 }
 
@@ -114,8 +114,7 @@ void NvmeWriter::Run() {
     bool idle = false;
     {
       absl::MutexLock lock(&mutex_);
-      const bool work =
-          mutex_.AwaitWithTimeout(absl::Condition(this, &NvmeWriter::HasWork), kTouchFlushInterval);
+      const bool work = mutex_.AwaitWithTimeout(absl::Condition(this, &NvmeWriter::HasWork), kTouchFlushInterval);
       if (stopping_ && queue_.empty()) break;
       idle = !work || std::exchange(woken_, false);
     }
@@ -274,7 +273,7 @@ void NvmeWriter::CommitIndex(Group& group) {
     absl::MutexLock lock(&core_.mutex);
     for (auto& item : group) {
       if (!item->status.ok()) continue;
-      if (core_.summary.Find(item->block.key) != nullptr) {  // committed between the look and the queue
+      if (core_.summary.Contains(item->block.key)) {  // committed between the look and the queue
         core_.space.Abandoned(item->extent);
         item->status = absl::AlreadyExistsError("resident");
         continue;
@@ -297,8 +296,7 @@ void NvmeWriter::CommitIndex(Group& group) {
   absl::MutexLock lock(&core_.mutex);
   for (auto& [item, entry] : good) {
     if (applied.ok()) {
-      core_.space.Committed(item->extent, item->block.key, entry.record_bytes);
-      core_.summary.Insert(item->block.key, entry);
+      core_.space.Committed(item->extent, *core_.summary.Insert(item->block.key, entry), entry.record_bytes);
     } else {
       // The batch may come back after a crash: nothing else may be written to its extents in this generation.
       core_.space.Abandoned(item->extent);

@@ -36,18 +36,18 @@ std::optional<ExtentStamp> SegmentSpace::Append(std::uint64_t record_bytes) {
   return extent;
 }
 
-void SegmentSpace::Committed(const ExtentStamp& extent, const BlockKey& key, std::uint64_t record_bytes) {
+void SegmentSpace::Committed(const ExtentStamp& extent, std::uint32_t slot, std::uint64_t record_bytes) {
   Segment* segment = Find(extent);
   assert(segment != nullptr && segment->uncommitted > 0);
   --segment->uncommitted;
   segment->live_bytes += record_bytes;
-  segment->placed.push_back(key);
+  segment->placed.push_back(slot);
   live_bytes_ += record_bytes;
 }
 
-void SegmentSpace::Adopt(Segment* segment, const BlockKey& key, std::uint64_t record_bytes) {
+void SegmentSpace::Adopt(Segment* segment, std::uint32_t slot, std::uint64_t record_bytes) {
   segment->live_bytes += record_bytes;
-  segment->placed.push_back(key);
+  segment->placed.push_back(slot);
   live_bytes_ += record_bytes;
 }
 
@@ -71,7 +71,9 @@ void SegmentSpace::Release(const ExtentStamp& extent, std::uint64_t record_bytes
 }
 
 void SegmentSpace::Seal() {
-  if (open_ != nullptr) std::exchange(open_, nullptr)->state = Segment::State::kSealed;
+  if (open_ == nullptr) return;
+  open_->placed.shrink_to_fit();  // they stay for long, and add up
+  std::exchange(open_, nullptr)->state = Segment::State::kSealed;
 }
 
 void SegmentSpace::Open(Segment* segment) {

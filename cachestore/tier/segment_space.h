@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "cachestore/io/file.h"
-#include "cachestore/key/digest.h"
 #include "cachestore/tier/block_record.h"
 
 namespace kvist {
@@ -30,10 +29,10 @@ struct Segment {
   std::unique_ptr<File> file;
 
   State state = State::kFree;
-  std::uint64_t appended = 0;     // the next record goes here
-  std::uint64_t live_bytes = 0;   // of records that the index refers to, deletes not yet durable included
-  std::uint32_t uncommitted = 0;  // records placed and not yet in the index
-  std::vector<BlockKey> placed;   // keys of its records, dead ones too
+  std::uint64_t appended = 0;         // the next record goes here
+  std::uint64_t live_bytes = 0;       // of records that the index refers to, deletes not yet durable included
+  std::uint32_t uncommitted = 0;      // records placed and not yet in the index
+  std::vector<std::uint32_t> placed;  // slots in the summary of its records; those of dead ones may be others' by now
   // Reads in flight. Raised under the owner's lock (shared is enough), lowered anywhere.
   std::atomic<std::uint32_t> readers = 0;
 
@@ -54,17 +53,17 @@ class SegmentSpace {
   std::optional<ExtentStamp> Append(std::uint64_t record_bytes);
   std::uint64_t open_room() const { return open_ == nullptr ? 0 : open_->bytes - open_->appended; }
 
-  void Committed(const ExtentStamp& extent, const BlockKey& key, std::uint64_t record_bytes);
+  void Committed(const ExtentStamp& extent, std::uint32_t slot, std::uint64_t record_bytes);
   // Counts a record that the index already refers to, when opening.
-  void Adopt(Segment* segment, const BlockKey& key, std::uint64_t record_bytes);
+  void Adopt(Segment* segment, std::uint32_t slot, std::uint64_t record_bytes);
   void Abandoned(const ExtentStamp& extent);
   // Takes back the tail of the open segment from `offset` on: nothing there was committed.
   void Rollback(std::uint64_t segment, std::uint64_t offset);
   // A block's index entry is durably gone.
   void Release(const ExtentStamp& extent, std::uint64_t record_bytes);
 
-  void Seal();              // closes the open segment, if any
-  void Open(Segment* segment);  // must be reusable
+  void Seal();                                            // closes the open segment, if any
+  void Open(Segment* segment);                            // must be reusable
   void Resume(Segment* segment, std::uint64_t appended);  // goes on where an earlier process stopped
   void Fail(std::uint64_t segment);
 
@@ -84,7 +83,6 @@ class SegmentSpace {
   const std::map<std::uint64_t, std::unique_ptr<Segment>>& all() const { return segments_; }
 
  private:
-
   std::map<std::uint64_t, std::unique_ptr<Segment>> segments_;
   Segment* open_ = nullptr;
   std::uint64_t live_bytes_ = 0;

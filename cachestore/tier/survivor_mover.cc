@@ -15,17 +15,17 @@ std::vector<SurvivorMover::Survivor> SurvivorMover::Collect(Segment* victim) con
   std::vector<Survivor> survivors;
   {
     absl::MutexLock lock(&core_.mutex);
-    for (const BlockKey& key : victim->placed) {
-      const BlockEntry* entry = core_.summary.Find(key);
-      if (entry == nullptr || core_.space.Find(entry->extent) != victim) continue;
+    for (const ResidentSummary::Slot slot : victim->placed) {
+      const std::optional<ResidentSummary::Item> item = core_.summary.At(slot);
+      if (!item || core_.space.Find(item->second.extent) != victim) continue;
       Survivor survivor;
-      survivor.key = key;
-      survivor.entry = *entry;
+      survivor.key = item->first;
+      survivor.entry = item->second;
       survivor.from = victim;
       survivors.push_back(std::move(survivor));
     }
   }
-  // In the order they lie on the device; a key placed twice (removed and stored again) comes once.
+  // In the order they lie on the device; a slot placed twice (its block left and another took it) comes once.
   std::sort(survivors.begin(), survivors.end(),
             [](const Survivor& a, const Survivor& b) { return a.entry.extent.offset < b.entry.extent.offset; });
   survivors.erase(std::unique(survivors.begin(), survivors.end(),
@@ -146,8 +146,8 @@ absl::Status SurvivorMover::Commit(const std::vector<Survivor>& survivors) {
   {
     absl::MutexLock lock(&core_.mutex);
     for (const Survivor& s : survivors) {
-      const BlockEntry* now = core_.summary.Find(s.key);
-      if (now == nullptr || now->extent != s.entry.extent) {  // dropped meanwhile
+      const std::optional<BlockEntry> now = core_.summary.Find(s.key);
+      if (!now || now->extent != s.entry.extent) {  // dropped meanwhile
         core_.space.Abandoned(s.to);
         continue;
       }
@@ -164,11 +164,12 @@ absl::Status SurvivorMover::Commit(const std::vector<Survivor>& survivors) {
       core_.space.Abandoned(s->to);
       continue;
     }
-    core_.space.Committed(s->to, s->key, s->entry.record_bytes);
     core_.counters.bytes_written += s->entry.record_bytes;
-    const BlockEntry* now = core_.summary.Find(s->key);
-    if (now != nullptr && now->extent == s->entry.extent) {
-      core_.summary.Relocate(s->key, s->to);
+    const std::optional<BlockEntry> now = core_.summary.Find(s->key);
+    const bool moves = now && now->extent == s->entry.extent;
+    const ResidentSummary::Slot slot = moves ? *core_.summary.Relocate(s->key, s->to) : BlockForest::kNone;
+    core_.space.Committed(s->to, slot, s->entry.record_bytes);
+    if (moves) {
       core_.space.Release(s->entry.extent, s->entry.record_bytes);
     } else {
       // A read found it bad while the batch was written: its pending delete gives the old place back, this one the new.

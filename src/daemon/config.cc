@@ -99,6 +99,19 @@ Setting LogLevel() {
           [](const DaemonConfig& config) { return fmt::format("\"{}\"", config.log_level); }};
 }
 
+Setting Eviction() {
+  return {"store.eviction", "Which blocks leave a full tier: lru, s3-fifo, reuse-value or reuse-cost.",
+          [](DaemonConfig& config, std::string_view text) -> absl::Status {
+            if (!EvictionKindFromName(text)) {
+              return absl::InvalidArgumentError(
+                  fmt::format("\"{}\" is no eviction policy: lru, s3-fifo, reuse-value or reuse-cost", text));
+            }
+            config.eviction = std::string(text);
+            return absl::OkStatus();
+          },
+          [](const DaemonConfig& config) { return fmt::format("\"{}\"", config.eviction); }};
+}
+
 std::vector<Setting> Settings() {
   constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
   return {
@@ -129,6 +142,7 @@ std::vector<Setting> Settings() {
       Number(
           "store.queue_depth", [](auto& c) -> auto& { return c.queue_depth; }, 1, 1024,
           "Transfers in flight to the device."),
+      Eviction(),
       Time(
           "store.ttl", [](auto& c) -> auto& { return c.ttl; },
           "Blocks expire this long after their last use; \"inf\": never."),

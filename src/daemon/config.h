@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "cachestore/retention/eviction_policy.h"
 #include "src/daemon/limits.h"
 
 namespace kvist::daemon {
@@ -26,6 +27,7 @@ struct DaemonConfig {
   std::uint64_t nvme_bytes = std::uint64_t{16} << 30;
   std::uint64_t segment_bytes = std::uint64_t{256} << 20;
   std::uint64_t queue_depth = 32;
+  std::string eviction{EvictionKindName(kDefaultEviction)};
   absl::Duration ttl = absl::Hours(72);
 
   Limits limits;

@@ -65,6 +65,7 @@ int Serve(const DaemonConfig& config) {
   options.nvme.queue_depth = static_cast<std::uint32_t>(config.queue_depth);
   options.dram_bytes = config.dram_bytes;
   options.ttl = config.ttl;
+  options.eviction = *EvictionKindFromName(config.eviction);
   auto store = LocalStore::Open(options);
   if (!store.ok()) return Report(store.status(), kExitFault);
 

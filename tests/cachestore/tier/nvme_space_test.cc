@@ -12,7 +12,8 @@ using ::testing::HasSubstr;
 // On tmpfs: these are about accounting, and write a lot.
 class NvmeSpace : public NvmeFixture {
  protected:
-  NvmeSpace() : NvmeFixture("/dev/shm") {}
+  // LRU: what it evicts can be said in advance.
+  NvmeSpace() : NvmeFixture("/dev/shm") { options_.eviction = EvictionKind::kLru; }
 
   // 10 segments of 10 records.
   static constexpr std::uint64_t kRoom = 100;
