@@ -190,11 +190,16 @@ LocalStoreImpl::Chain LocalStoreImpl::Resident(const KnownNamespace& known, std:
       keys[i] = parent = hasher_.Next(parent, tokens.subspan((begin + i) * block_tokens, block_tokens));
     }
     dram_->Lookup(known.ns.id, std::span(keys).first(batch), now, in_dram);
+    const auto present = std::span(in_dram).first(batch);
+    std::array<Presence, kMatchBatch> on_nvme;
+    if (std::ranges::find(present, Presence::kAbsent) != present.end()) {
+      // "Before" in whole seconds: what expires at this second has expired.
+      nvme_->Lookup(known.ns.id, std::span(keys).first(batch), absl::ToUnixSeconds(now) + 1, on_nvme);
+    }
     for (std::size_t i = 0; i < batch; ++i) {
       if (in_dram[i] == Presence::kExpired) return chain;
       if (in_dram[i] == Presence::kAbsent) {
-        const std::optional<NvmeBlock> below = nvme_->Find(keys[i]);
-        if (!below || below->ns != known.ns.id || ExpiredBelow(*below, now)) return chain;
+        if (on_nvme[i] != Presence::kPresent) return chain;
       }
       chain.keys.push_back(keys[i]);
       chain.tiers.push_back(in_dram[i] == Presence::kPresent ? Tier::kDram : Tier::kNvme);

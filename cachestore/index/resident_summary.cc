@@ -89,6 +89,20 @@ std::optional<BlockEntry> ResidentSummary::Find(const BlockKey& key) const {
   return EntryOf(slot);
 }
 
+void ResidentSummary::Lookup(const NamespaceId& ns, std::span<const BlockKey> keys, std::int64_t now_unix_s,
+                             std::span<Presence> presence) const {
+  const BlockForest& forest = policy_->forest();
+  for (const BlockKey& key : keys) forest.PrefetchTable(key);
+  for (const BlockKey& key : keys) forest.PrefetchNode(key);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const Slot slot = SlotOf(keys[i]);
+    presence[i] = Presence::kAbsent;
+    if (slot == kNone || kinds_[forest[slot].owner[kKind]].ns != ns) continue;
+    const bool expired = forest[slot].owner[kExpires] < now_unix_s && !pins_.contains(keys[i]);
+    presence[i] = expired ? Presence::kExpired : Presence::kPresent;
+  }
+}
+
 std::optional<ResidentSummary::Item> ResidentSummary::At(Slot slot) const {
   if (slot >= slots_end() || !policy_->forest().IsResident(slot)) return std::nullopt;
   return Item{policy_->forest()[slot].key, EntryOf(slot)};

@@ -65,6 +65,17 @@ class BlockForest {
     return slot != kNone && (*this)[slot].resident ? slot : kNone;
   }
 
+  // Two steps towards Find, for many keys at once: each starts a fetch from memory that the next needs.
+  void PrefetchTable(const BlockKey& key) const {
+    const Table& table = TableOf(MixedHash(key));
+    if (!table.slots.empty()) __builtin_prefetch(&table.slots[Home(table, key)]);
+  }
+  void PrefetchNode(const BlockKey& key) const {
+    const Table& table = TableOf(MixedHash(key));
+    if (table.slots.empty()) return;
+    if (const Slot slot = table.slots[Home(table, key)]; slot != kNone) __builtin_prefetch(&(*this)[slot]);
+  }
+
   // Adds an absent block, with the room for policy and owner zeroed; returns its slot. The parent's count of children
   // is one more afterwards.
   Slot Add(const BlockKey& key, const BlockKey& parent, std::uint32_t depth);

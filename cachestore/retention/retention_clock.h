@@ -4,7 +4,8 @@
 //
 //   wall clock goes back      -> time goes on at the monotonic clock's pace: nothing lives longer
 //   leaps ahead, running      -> (set by hand, or a resume) not followed for kConfirmAfter: nothing dies at once
-//   leaps ahead at a restart  -> a pause is likely, so followed; beyond kPauseMax a broken clock is likelier, so as above
+//   leaps ahead at a restart  -> a pause is likely, so followed; beyond kPauseMax a broken clock is likelier, so as
+//   above
 //
 // Pure logic: whoever calls it reads the clocks. Not thread-safe.
 #pragma once
@@ -35,7 +36,7 @@ class RetentionClock {
 
  private:
   absl::Time now_;
-  absl::Duration last_;                     // monotonic, of the last call
+  absl::Duration last_;                      // monotonic, of the last call
   std::optional<absl::Duration> leap_seen_;  // monotonic, since when the wall clock is ahead beyond belief
 };
 

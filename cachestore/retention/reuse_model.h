@@ -8,10 +8,10 @@
 // Gittins index: the best ratio, over all ages T > a to give up at, of the chance that it is reused before T to the
 // time it will then have taken up.
 //
-// Sampling: chains are reused as a whole, so a chain of 2,000 blocks is no more evidence than one of 20. Only the blocks
-// at depths 2^k - 1 and 3 * 2^k - 1 are followed; in large stores only a share of those, chosen by hash. Time is counted
-// by the owner (ReuseValuePolicy counts chains), so that ages mean the same at any block size.
-// Bounded memory; deterministic. Not thread-safe.
+// Sampling: chains are reused as a whole, so a chain of 2,000 blocks is no more evidence than one of 20. Only the
+// blocks at depths 2^k - 1 and 3 * 2^k - 1 are followed; in large stores only a share of those, chosen by hash. Time is
+// counted by the owner (ReuseValuePolicy counts chains), so that ages mean the same at any block size. Bounded memory;
+// deterministic. Not thread-safe.
 #pragma once
 
 #include <array>

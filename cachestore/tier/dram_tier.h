@@ -23,6 +23,7 @@
 #include "cachestore/key/digest.h"
 #include "cachestore/key/key_hasher.h"
 #include "cachestore/retention/eviction_policy.h"
+#include "cachestore/retention/presence.h"
 #include "cachestore/tier/block_record.h"
 #include "cachestore/tier/dram_arena.h"
 
@@ -62,8 +63,6 @@ enum class BlockState : std::uint8_t {
   kBelow,     // written, or read from there
   kDramOnly,  // its write-back failed
 };
-
-enum class Presence : std::uint8_t { kAbsent, kExpired, kPresent };
 
 class DramTier : public std::enable_shared_from_this<DramTier> {
  public:

@@ -117,6 +117,12 @@ class NvmeTierImpl final : public NvmeTier {
     return AsBlock(key, *entry);
   }
 
+  void Lookup(const NamespaceId& ns, std::span<const BlockKey> keys, std::int64_t now_unix_s,
+              std::span<Presence> presence) const override {
+    absl::ReaderMutexLock lock(&core_.mutex);
+    core_.summary.Lookup(ns, keys, now_unix_s, presence);
+  }
+
   void ForEach(const std::function<void(const NvmeBlock&)>& visit) const override {
     ResidentSummary::Slot end = 1;
     for (ResidentSummary::Slot next = 0; next < end; next += kSlotsPerLook) {

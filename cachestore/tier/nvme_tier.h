@@ -27,6 +27,7 @@
 #include "cachestore/io/clock.h"
 #include "cachestore/prefix_store.h"
 #include "cachestore/retention/eviction_policy.h"
+#include "cachestore/retention/presence.h"
 #include "cachestore/tier/block_record.h"
 
 namespace kvist {
@@ -95,6 +96,9 @@ class NvmeTier {
 
   // From the resident summary, without I/O.
   virtual std::optional<NvmeBlock> Find(const BlockKey& key) const = 0;
+  // Which of many are present in `ns` and don't expire before `now_unix_s`, under one lock.
+  virtual void Lookup(const NamespaceId& ns, std::span<const BlockKey> keys, std::int64_t now_unix_s,
+                      std::span<Presence> presence) const = 0;
   // All resident blocks of a namespace (any if unset): for listing and tests.
   virtual void ForEach(const std::function<void(const NvmeBlock&)>& visit) const = 0;
 

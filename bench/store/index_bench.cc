@@ -1,0 +1,105 @@
+// A large index, made for the purpose (KVIST_BENCH_BLOCKS of them, by default a million):
+//   index_bytes_per_block  memory that opening a store with so many blocks adds, per block
+// and, without a goal, how long opening takes.
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "bench/store/support.h"
+#include "cachestore/index/block_index.h"
+#include "cachestore/io/clock.h"
+#include "cachestore/tier/nvme_tier.h"
+
+namespace kvist::bench {
+namespace {
+
+constexpr std::uint64_t kBlocksDefault = 1'000'000;
+constexpr std::uint64_t kRecordBytes = 8192;
+constexpr std::uint64_t kSegmentBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kChainBlocks = 40;
+constexpr std::size_t kBatchBlocks = 10'000;
+constexpr double kBytesGoal = 64;
+
+std::uint64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::uint64_t size = 0;
+  std::uint64_t resident = 0;
+  statm >> size >> resident;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+NvmeTierOptions Options(const std::string& directory, std::uint64_t blocks, const Clock* clock) {
+  NvmeTierOptions options;
+  options.directory = directory;
+  options.segment_bytes = kSegmentBytes;
+  options.capacity_bytes = std::max<std::uint64_t>(blocks * kRecordBytes * 2, 16 * kSegmentBytes);
+  options.clock = clock;
+  return options;
+}
+
+// Entries in the index, and segments that are holes: nothing reads them here.
+void Generate(const std::string& directory, std::uint64_t blocks) {
+  BlockIndexOptions options;
+  options.directory = directory + "/index";
+  const auto index = Check(BlockIndex::Open(options), "index");
+  const std::uint64_t per_segment = kSegmentBytes / kRecordBytes;
+  IndexBatch batch;
+  const NamespaceId ns{1, 1};
+  std::uint64_t state = 1;
+  BlockKey key;
+  for (std::uint64_t i = 0; i < blocks; ++i) {
+    BlockEntry entry;
+    entry.ns = ns;
+    entry.parent = i % kChainBlocks == 0 ? ns : key;
+    entry.extent = {.segment = 1 + i / per_segment, .generation = 1, .offset = i % per_segment * kRecordBytes};
+    entry.record_bytes = kRecordBytes;
+    entry.expires_unix_s = std::int64_t{1} << 31;
+    entry.used = 1 + i / kChainBlocks;
+    state = state * 6364136223846793005 + 1442695040888963407;
+    key = {state, i * 0x9E3779B97F4A7C15};
+    batch.put_blocks.emplace_back(key, entry);
+    if (i % per_segment == 0) {
+      const std::string file = fmt::format("{}/segments/seg-{:08}", directory, entry.extent.segment);
+      std::ofstream(file).close();
+      std::filesystem::resize_file(file, kSegmentBytes);
+      batch.put_segments.emplace_back(entry.extent.segment, SegmentEntry{.generation = 1, .bytes = kSegmentBytes});
+    }
+    if (batch.put_blocks.size() == kBatchBlocks || i + 1 == blocks) {
+      Check(index->Apply(batch, IndexSync::kNo), "index write");
+      batch = {};
+    }
+  }
+}
+
+}  // namespace
+
+void IndexFigures(const std::string& scratch, Figures& figures) {
+  const char* wanted = std::getenv("KVIST_BENCH_BLOCKS");
+  const std::uint64_t blocks = wanted == nullptr ? kBlocksDefault : std::strtoull(wanted, nullptr, 10);
+  const std::string directory = scratch + "/index";
+  const SystemClock clock;
+  const NvmeTierOptions options = Options(directory, blocks, &clock);
+  std::uint64_t empty = 0;
+  {
+    // What an open store takes that holds nothing.
+    const auto tier = Check(NvmeTier::Open(options), "empty tier");
+    empty = ResidentBytes();
+  }
+  Generate(directory, blocks);
+  ::malloc_trim(0);
+  const std::uint64_t before = std::max(ResidentBytes(), empty);
+  std::unique_ptr<NvmeTier> tier;
+  const double seconds = Seconds([&] { tier = Check(NvmeTier::Open(options), "tier"); });
+  if (tier->Stats().tier.blocks != blocks) Fail("not all blocks came back");
+  ::malloc_trim(0);
+  const double bytes = static_cast<double>(ResidentBytes() - std::min(ResidentBytes(), before));
+  std::printf("index of %llu blocks: opened in %.2f s, %.1f bytes a block\n", static_cast<unsigned long long>(blocks),
+              seconds, bytes / static_cast<double>(blocks));
+  figures.AtMost("index_bytes_per_block", bytes / static_cast<double>(blocks), kBytesGoal);
+}
+
+}  // namespace kvist::bench
