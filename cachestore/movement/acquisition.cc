@@ -23,6 +23,9 @@ void Acquisition::Start(const Parts& parts, Request request, std::span<const Tok
   const bool all_here = std::find(self->blocks_.begin(), self->blocks_.begin() + static_cast<std::ptrdiff_t>(reachable),
                                   nullptr) == self->blocks_.begin() + static_cast<std::ptrdiff_t>(reachable);
   self->reachable_ = reachable;
+  if (parts.shared != nullptr && !(all_here && reachable == self->blocks_.size())) {
+    self->shared_due_ = IntervalNow() + parts.shared->options().chain_timeout;
+  }
   {
     absl::MutexLock lock(&self->mutex_);
     self->limit_ = reachable;
@@ -60,7 +63,6 @@ void Acquisition::Probe() {
     if (below == Below::kAbsent) missing.push_back(end);
   }
   if (missing.empty()) return;
-  shared_due_ = IntervalNow() + parts_.shared->options().chain_timeout;
   std::vector<BlockKey> keys;
   keys.reserve(missing.size());
   for (const std::size_t index : missing) keys.push_back(request_.keys[index]);
