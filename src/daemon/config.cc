@@ -245,8 +245,6 @@ absl::Status ApplyNode(const std::vector<Setting>& settings, const std::string& 
     text = fmt::format("{}", *as_number);
   } else if (const auto as_flag = node.value_exact<bool>(); as_flag && setting->is_flag) {
     text = *as_flag ? "true" : "false";
-  } else if (setting->is_flag) {
-    return Fault(where, fmt::format("{}: must be true or false", name));
   } else {
     return Fault(where, fmt::format("{}: must be a text or a whole number", name));
   }

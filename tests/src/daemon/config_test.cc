@@ -91,7 +91,7 @@ TEST(Config, ReadsTheSharedFolder) {
   const auto none = ParseConfig("[shared]\ndirectory = \"/mnt/kv\"\n", "x", {"shared.directory=", "shared.sync=true"});
   ASSERT_TRUE(none.ok()) << none.status();
   EXPECT_EQ(none->shared_directory, "");
-  EXPECT_THAT(Fault("[shared]\nsync = 1\n"), HasSubstr("must be true or false"));
+  EXPECT_THAT(Fault("[shared]\nsync = 1\n"), HasSubstr("neither true nor false"));
   EXPECT_THAT(Fault("", {"shared.sync=yes"}), HasSubstr("neither true nor false"));
 }
 
