@@ -82,8 +82,8 @@ class LocalStoreImpl final : public LocalStore {
   // The resident, unexpired prefix of `tokens`.
   Chain Resident(const KnownNamespace& known, std::span<const TokenId> tokens, absl::Time now) const;
   // Completes with `chain`, and what the shared tier has of `tokens` beyond it.
-  void MatchShared(const KnownNamespace& known, std::span<const TokenId> tokens, Chain chain, const CallOptions& options,
-                   Done<PrefixMatch> done);
+  void MatchShared(const KnownNamespace& known, std::span<const TokenId> tokens, Chain chain,
+                   const CallOptions& options, Done<PrefixMatch> done);
   // A durable block, or a chain that was used, is worth having in the shared tier.
   void OfferShared(const NamespaceId& ns, std::span<const BlockKey> keys, absl::Time expires) {
     if (shared_write_back_ != nullptr) shared_write_back_->Offer(ns, keys, expires);
@@ -109,7 +109,7 @@ class LocalStoreImpl final : public LocalStore {
   const std::shared_ptr<DramTier> dram_;
   const std::shared_ptr<GrantTable> grants_;
   std::unique_ptr<NvmeTier> nvme_;
-  std::unique_ptr<ObjectTier> shared_;                  // these three: null without a shared tier
+  std::unique_ptr<ObjectTier> shared_;  // these three: null without a shared tier
   const std::unique_ptr<SharedReader> shared_reader_;
   const std::unique_ptr<SharedWriteBack> shared_write_back_;
   std::atomic<bool> sweeping_shared_ = false;
@@ -145,9 +145,9 @@ LocalStoreImpl::LocalStoreImpl(const LocalStoreOptions& options, std::unique_ptr
       shared_reader_(shared_ == nullptr
                          ? nullptr
                          : std::make_unique<SharedReader>(shared_.get(), clock_.get(), options.shared.read)),
-      shared_write_back_(shared_ == nullptr ? nullptr
-                                            : std::make_unique<SharedWriteBack>(dram_, nvme_.get(), shared_.get(),
-                                                                                clock_.get())),
+      shared_write_back_(shared_ == nullptr
+                             ? nullptr
+                             : std::make_unique<SharedWriteBack>(dram_, nvme_.get(), shared_.get(), clock_.get())),
       hasher_(nvme_->secret()),
       namespaces_(nvme_.get(), options.ttl),
       worker_(std::make_unique<Worker>()),
@@ -287,8 +287,8 @@ void LocalStoreImpl::MatchShared(const KnownNamespace& known, std::span<const To
   }
   auto finish = Finisher<absl::StatusOr<PrefixMatch>>(options, std::move(done));
   shared_reader_->CountPresent(known.ns.id, std::move(missing),
-                               [finish = std::move(finish), tiers = std::move(tiers), places = std::move(places)](
-                                   absl::StatusOr<std::size_t> count) mutable {
+                               [finish = std::move(finish), tiers = std::move(tiers),
+                                places = std::move(places)](absl::StatusOr<std::size_t> count) mutable {
                                  const std::size_t present = count.value_or(0);
                                  if (present < places.size()) tiers.resize(places[present]);
                                  finish(PrefixMatch{.tiers = std::move(tiers)});

@@ -1,6 +1,6 @@
-// LocalStore: the embedded PrefixStore over a DRAM arena, one store directory and, if there is one, a folder shared with
-// other stores. Wiring only: what a block is stands
-// in tier/block_record.h, what leaves a tier in retention/, what moves between tiers in movement/.
+// LocalStore: the embedded PrefixStore over a DRAM arena, one store directory and, if there is one, a folder shared
+// with other stores. Wiring only: what a block is stands in tier/block_record.h, what leaves a tier in retention/, what
+// moves between tiers in movement/.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ struct LocalStoreOptions {
 
 class LocalStore : public PrefixStore {
  public:
-  // Errors as NvmeTier::Open and DirectoryTier::Open, and ResourceExhausted if the arena cannot be made. A store that is
-  // made by this call takes over the shared folder's key secret; one that exists must have the same.
+  // Errors as NvmeTier::Open and DirectoryTier::Open, and ResourceExhausted if the arena cannot be made. A store that
+  // is made by this call takes over the shared folder's key secret; one that exists must have the same.
   static absl::StatusOr<std::unique_ptr<LocalStore>> Open(const LocalStoreOptions& options);
 
   // For the daemon: the arena's memfd (sealed against resizing and against new writable mappings, so it can be handed

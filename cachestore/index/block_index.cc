@@ -232,10 +232,11 @@ class RocksBlockIndex final : public BlockIndex {
     }
     std::memcpy(secret_.data(), (*secret)->data(), secret_.size());
     if (options_.secret && *options_.secret != secret_) {
-      return absl::FailedPreconditionError(fmt::format(
-          "index {} was made with another key secret than the one asked for, so that its keys mean nothing here; choose "
-          "an empty store directory, it takes over the secret",
-          options_.directory));
+      return absl::FailedPreconditionError(
+          fmt::format("index {} was made with another key secret than the one asked for, so that its keys mean nothing "
+                      "here; choose "
+                      "an empty store directory, it takes over the secret",
+                      options_.directory));
     }
     absl::StatusOr<std::optional<std::string>> newest = GetMeta(kMetaNewestTime);
     if (!newest.ok()) return newest.status();

@@ -173,7 +173,8 @@ class PosixFileSystem final : public FileSystem {
 
   absl::Status SetModified(const std::string& path, absl::Time modified) override {
     timespec times[2] = {{0, UTIME_OMIT}, {static_cast<time_t>(absl::ToUnixSeconds(modified)), 0}};
-    if (::utimensat(AT_FDCWD, path.c_str(), times, 0) != 0) return ErrnoStatus(errno, fmt::format("set time of {}", path));
+    if (::utimensat(AT_FDCWD, path.c_str(), times, 0) != 0)
+      return ErrnoStatus(errno, fmt::format("set time of {}", path));
     return absl::OkStatus();
   }
 

@@ -31,7 +31,8 @@ void Acquisition::Start(const Parts& parts, Request request, std::span<const Tok
     self->limit_ = reachable;
     if (all_here) self->next_ = reachable;
   }
-  if (!all_here || (parts.shared != nullptr && reachable < self->blocks_.size())) self->tokens_.assign(tokens.begin(), tokens.end());
+  if (!all_here || (parts.shared != nullptr && reachable < self->blocks_.size()))
+    self->tokens_.assign(tokens.begin(), tokens.end());
   self->Probe();
   self->Pump();
 }
@@ -119,14 +120,13 @@ void Acquisition::Pump() {
       }
       ++in_flight_;
     }
-    parts_.promotion->Fetch({.ns = request_.ns,
-                             .key = request_.keys[index],
-                             .shape = request_.shape,
-                             .expires = request_.expires,
-                             .shared_time = shared_due_ - IntervalNow()},
-                            [self, index](absl::StatusOr<Promotion::Fetched> fetched) {
-                              self->OnFetched(index, std::move(fetched));
-                            });
+    parts_.promotion->Fetch(
+        {.ns = request_.ns,
+         .key = request_.keys[index],
+         .shape = request_.shape,
+         .expires = request_.expires,
+         .shared_time = shared_due_ - IntervalNow()},
+        [self, index](absl::StatusOr<Promotion::Fetched> fetched) { self->OnFetched(index, std::move(fetched)); });
   }
   Finish();
 }

@@ -41,7 +41,7 @@ class Acquisition : public std::enable_shared_from_this<Acquisition> {
     NvmeTier* nvme = nullptr;
     Promotion* promotion = nullptr;
     WriteBack* write_back = nullptr;
-    SharedReader* shared = nullptr;                // this and the next: null without a shared tier
+    SharedReader* shared = nullptr;  // this and the next: null without a shared tier
     SharedWriteBack* shared_write_back = nullptr;
     HitCounters* hits = nullptr;
   };

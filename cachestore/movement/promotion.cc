@@ -72,8 +72,8 @@ absl::StatusOr<DramBlockRef> Promotion::OnRead(DramBlockRef block, const Wanted&
     return absl::DataLossError("the record is of another block");
   }
   const std::span<const TokenId> tokens = RecordTokens(block->record());
-  auto published = dram_->Publish(std::move(block), wanted.key, header->parent, tokens, BlockState::kBelow,
-                                  wanted.expires, epoch);
+  auto published =
+      dram_->Publish(std::move(block), wanted.key, header->parent, tokens, BlockState::kBelow, wanted.expires, epoch);
   if (!published.ok()) return published.status();
   return std::move(published->block);
 }

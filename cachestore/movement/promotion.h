@@ -1,6 +1,5 @@
-// Promotion: brings blocks from NVMe, or else from the shared tier, to DRAM. However many ask for the same cold block, it
-// is read once.
-// Thread safety: any thread. What it is given must outlive it.
+// Promotion: brings blocks from NVMe, or else from the shared tier, to DRAM. However many ask for the same cold block,
+// it is read once. Thread safety: any thread. What it is given must outlive it.
 #pragma once
 
 #include <memory>

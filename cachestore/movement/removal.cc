@@ -14,14 +14,15 @@ void Removal::Drop(std::vector<NamespaceId> namespaces, Done<DropResult> done) {
   shared_.reader->CloseGate(namespaces);
   auto here = std::make_shared<absl::StatusOr<DropResult>>(DropResult{});
   // Both parts, whichever is last.
-  auto both = std::make_shared<Join>([this, namespaces, here, done = std::move(done)](const absl::Status& shared) mutable {
-    shared_.reader->OpenGate(namespaces);
-    shared_.write_back->OpenGate(namespaces);
-    if (!here->ok() || shared.ok()) return std::move(done)(*here);
-    std::move(done)(absl::UnavailableError(
-        fmt::format("dropped here ({} blocks), but not in the shared tier: repeat it when that is back: {}",
-                    (*here)->blocks, std::string(shared.message()))));
-  });
+  auto both =
+      std::make_shared<Join>([this, namespaces, here, done = std::move(done)](const absl::Status& shared) mutable {
+        shared_.reader->OpenGate(namespaces);
+        shared_.write_back->OpenGate(namespaces);
+        if (!here->ok() || shared.ok()) return std::move(done)(*here);
+        std::move(done)(absl::UnavailableError(
+            fmt::format("dropped here ({} blocks), but not in the shared tier: repeat it when that is back: {}",
+                        (*here)->blocks, std::string(shared.message()))));
+      });
   shared_.write_back->CloseGate(namespaces, [this, namespaces, both](const absl::Status&) {
     DropShared(namespaces, [both](const absl::Status& status) { both->Report(status); });
   });

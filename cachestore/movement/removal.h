@@ -1,6 +1,6 @@
-// Removal: dropping namespaces from all tiers, so that a write-back or a promotion under way can't bring them back. Other
-// stores' own copies of what is in the shared tier are theirs.
-// Thread safety: any thread. What it is given must outlive it.
+// Removal: dropping namespaces from all tiers, so that a write-back or a promotion under way can't bring them back.
+// Other stores' own copies of what is in the shared tier are theirs. Thread safety: any thread. What it is given must
+// outlive it.
 #pragma once
 
 #include <memory>

@@ -20,11 +20,12 @@ void SharedReader::CountPresent(const NamespaceId& ns, std::vector<BlockKey> key
   }
   if (keys.empty()) return std::move(done)(0);
   std::vector<BlockKey> asked = keys;
-  tier_->CountPresent(ns, std::move(keys), options_.timeout,
-                      [this, asked = std::move(asked), done = std::move(done)](absl::StatusOr<std::size_t> count) mutable {
-                        if (count.ok() && *count < asked.size()) NoteAbsent(asked[*count]);
-                        std::move(done)(count.value_or(0));
-                      });
+  tier_->CountPresent(
+      ns, std::move(keys), options_.timeout,
+      [this, asked = std::move(asked), done = std::move(done)](absl::StatusOr<std::size_t> count) mutable {
+        if (count.ok() && *count < asked.size()) NoteAbsent(asked[*count]);
+        std::move(done)(count.value_or(0));
+      });
 }
 
 void SharedReader::Get(const ObjectName& name, OwnedBytes into, absl::Duration time_left, DoneStatus done) {
@@ -35,11 +36,13 @@ void SharedReader::Get(const ObjectName& name, OwnedBytes into, absl::Duration t
   }
   if (!may_read) return std::move(done)(absl::UnavailableError("the namespace is being dropped, or the store closed"));
   const absl::Duration timeout = std::min(options_.timeout, time_left);
-  if (timeout <= absl::ZeroDuration()) return std::move(done)(absl::DeadlineExceededError("no time is left for the shared tier"));
-  tier_->Get(name, std::move(into), timeout, [this, key = name.key, done = std::move(done)](absl::Status status) mutable {
-    if (absl::IsNotFound(status)) NoteAbsent(key);
-    std::move(done)(std::move(status));
-  });
+  if (timeout <= absl::ZeroDuration())
+    return std::move(done)(absl::DeadlineExceededError("no time is left for the shared tier"));
+  tier_->Get(name, std::move(into), timeout,
+             [this, key = name.key, done = std::move(done)](absl::Status status) mutable {
+               if (absl::IsNotFound(status)) NoteAbsent(key);
+               std::move(done)(std::move(status));
+             });
 }
 
 void SharedReader::NoteAbsent(const BlockKey& key) {

@@ -169,7 +169,8 @@ void SharedWriteBack::Close() {
       for (auto& waiter : item->waiters) waiters.push_back(std::move(waiter));
     }
     queue_.clear();
-    mutex_.Await(absl::Condition(+[](std::size_t* steps) { return *steps == 0; }, &steps_));
+    mutex_.Await(absl::Condition(
+        +[](std::size_t* steps) { return *steps == 0; }, &steps_));
   }
 }
 

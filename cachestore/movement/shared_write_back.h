@@ -1,11 +1,11 @@
 // SharedWriteBack: brings durable blocks to the shared tier, and keeps alive there what is used here. Nobody waits for
-// it, and it holds neither DRAM nor a put: the queue holds keys, and a block that has left both tiers before its turn is
-// not written.
+// it, and it holds neither DRAM nor a put: the queue holds keys, and a block that has left both tiers before its turn
+// is not written.
 //
 // Each block is first refreshed, which is a look whether it is there: most blocks that many machines compute are.
-// Bounded: kQueueMax keys wait; more are dropped (newest first, so that what is written of a chain is its beginning) and
-// counted. A dropped block is offered again when it is next used.
-// Thread safety: any thread. What it is given must outlive it; Close before the tiers go.
+// Bounded: kQueueMax keys wait; more are dropped (newest first, so that what is written of a chain is its beginning)
+// and counted. A dropped block is offered again when it is next used. Thread safety: any thread. What it is given must
+// outlive it; Close before the tiers go.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 // (FolderHealth): then everything fails at once.
 //
 // Urgent work goes first, and the rest never takes more than half of the threads.
-// Thread safety: any thread. The destructor fails what waits, gives what runs `close_timeout`, then leaves stuck threads
-// to themselves: so `work` must own, or share, all that it touches.
+// Thread safety: any thread. The destructor fails what waits, gives what runs `close_timeout`, then leaves stuck
+// threads to themselves: so `work` must own, or share, all that it touches.
 #pragma once
 
 #include <cstddef>

@@ -35,9 +35,8 @@ class DirectoryTierImpl final : public ObjectTier {
         secret_(own.value_or(KeyHasher::Secret{})),
         folder_(std::make_shared<SharedFolder>(
             options.file_system != nullptr ? options.file_system : std::shared_ptr<FileSystem>(NewPosixFileSystem()),
-            SharedFolder::Options{.directory = options.directory,
-                                  .sync = options.sync,
-                                  .bucket_list_age = options.bucket_list_age})),
+            SharedFolder::Options{
+                .directory = options.directory, .sync = options.sync, .bucket_list_age = options.bucket_list_age})),
         outcomes_(std::make_shared<Outcomes>()),
         pool_({.name = name_,
                .threads = options.threads,
@@ -71,7 +70,8 @@ class DirectoryTierImpl final : public ObjectTier {
   const KeyHasher::Secret& secret() const override { return secret_; }
 
   void Get(const ObjectName& name, OwnedBytes into, absl::Duration timeout, DoneStatus done) override {
-    Run(Urgency::kReader, timeout,
+    Run(
+        Urgency::kReader, timeout,
         [folder = folder_, name, into = std::move(into), now = Now(), outcomes = outcomes_] {
           const absl::Status status = folder->Get(name, into.bytes, now);
           if (status.ok()) outcomes->read_bytes += into.bytes.size();
@@ -84,7 +84,8 @@ class DirectoryTierImpl final : public ObjectTier {
   void CountPresent(const NamespaceId& ns, std::vector<BlockKey> chain, absl::Duration timeout,
                     Done<std::size_t> done) override {
     auto count = std::make_shared<std::size_t>(0);
-    Run(Urgency::kReader, timeout,
+    Run(
+        Urgency::kReader, timeout,
         [folder = folder_, ns, chain = std::move(chain), now = Now(), count] {
           const absl::StatusOr<std::size_t> present = folder->CountPresent(ns, chain, now);
           if (present.ok()) *count = *present;
@@ -96,7 +97,8 @@ class DirectoryTierImpl final : public ObjectTier {
   }
 
   void Put(const ObjectName& name, ObjectRecord record, absl::Time expires, DoneStatus done) override {
-    Run(Urgency::kBackground, options_.write_timeout,
+    Run(
+        Urgency::kBackground, options_.write_timeout,
         [folder = folder_, name, record = std::move(record), expires, now = Now(), outcomes = outcomes_] {
           const absl::Status status = folder->Put(name, record, expires, now);
           if (status.ok()) {
@@ -109,18 +111,21 @@ class DirectoryTierImpl final : public ObjectTier {
   }
 
   void Refresh(const ObjectName& name, absl::Time expires, DoneStatus done) override {
-    Run(Urgency::kBackground, options_.write_timeout,
+    Run(
+        Urgency::kBackground, options_.write_timeout,
         [folder = folder_, name, expires, now = Now()] { return folder->Refresh(name, expires, now); },
         std::move(done));
   }
 
   void DropNamespace(const NamespaceId& ns, DoneStatus done) override {
-    Run(Urgency::kReader, options_.drop_timeout, [folder = folder_, ns] { return folder->DropNamespace(ns); },
+    Run(
+        Urgency::kReader, options_.drop_timeout, [folder = folder_, ns] { return folder->DropNamespace(ns); },
         std::move(done));
   }
 
   void Sweep(DoneStatus done) override {
-    Run(Urgency::kBackground, options_.sweep_timeout, [folder = folder_, now = Now()] { return folder->Sweep(now); },
+    Run(
+        Urgency::kBackground, options_.sweep_timeout, [folder = folder_, now = Now()] { return folder->Sweep(now); },
         std::move(done));
   }
 

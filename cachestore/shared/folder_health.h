@@ -13,9 +13,9 @@ namespace kvist {
 class FolderHealth {
  public:
   struct Options {
-    std::uint32_t timeouts_to_open = 3;              // in a row: one slow answer is nothing yet
-    absl::Duration retry_first = absl::Seconds(1);   // then twice as long each time
-    absl::Duration retry_most = absl::Seconds(30);   // how long a folder that is back may go unnoticed
+    std::uint32_t timeouts_to_open = 3;             // in a row: one slow answer is nothing yet
+    absl::Duration retry_first = absl::Seconds(1);  // then twice as long each time
+    absl::Duration retry_most = absl::Seconds(30);  // how long a folder that is back may go unnoticed
   };
 
   explicit FolderHealth(const Options& options) : options_(options), retry_(options.retry_first) {}

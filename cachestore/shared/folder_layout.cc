@@ -34,8 +34,6 @@ std::string ObjectDirectory(const ObjectName& name) {
   return fmt::format("{}/{}", NamespacePath(name.ns), name.key.ToHex().substr(0, 2));
 }
 
-std::string ObjectPath(const ObjectName& name) {
-  return fmt::format("{}/{}", ObjectDirectory(name), name.key.ToHex());
-}
+std::string ObjectPath(const ObjectName& name) { return fmt::format("{}/{}", ObjectDirectory(name), name.key.ToHex()); }
 
 }  // namespace kvist

@@ -1,9 +1,8 @@
 // Names in a shared folder (docs/format.md): how objects are found and how they expire.
 //
-// Objects lie in buckets by expiry, so that expiring is dropping whole directories. A bucket's name is the time at which
-// all in it has expired, so readers need no table of buckets, and stores with different retention share one folder. An
-// object's own expiry is its file's modification time.
-// Pure functions; any thread.
+// Objects lie in buckets by expiry, so that expiring is dropping whole directories. A bucket's name is the time at
+// which all in it has expired, so readers need no table of buckets, and stores with different retention share one
+// folder. An object's own expiry is its file's modification time. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>

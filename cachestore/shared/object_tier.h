@@ -1,15 +1,16 @@
 // ObjectTier: the storage that the stores of several machines share. Immutable objects, each one block's record
-// (tier/block_record.h), named by namespace and key. Writers need no coordination: whoever writes a name writes the same
-// bytes, and readers see all of an object or nothing.
+// (tier/block_record.h), named by namespace and key. Writers need no coordination: whoever writes a name writes the
+// same bytes, and readers see all of an object or nothing.
 //
 // Storage far away can be slow, or never answer. So each operation has a deadline, after which it completes with
-// DeadlineExceeded although a thread may still be stuck in it; whatever memory such an operation may still touch is kept
-// alive by its `owner`, however long that takes.
+// DeadlineExceeded although a thread may still be stuck in it; whatever memory such an operation may still touch is
+// kept alive by its `owner`, however long that takes.
 //
 // Thread safety: any thread. A completion runs once, on a thread of the tier's or on the caller's before the call
 // returns; it must not block. All have run when the destructor returns, and the destructor does not wait for storage.
-// Errors: NotFound (absent or expired), DataLoss (did not verify; the object is gone now), DeadlineExceeded, Unavailable
-// (the storage is down, or has been given up for a while: at once), ResourceExhausted (full, or too much waiting).
+// Errors: NotFound (absent or expired), DataLoss (did not verify; the object is gone now), DeadlineExceeded,
+// Unavailable (the storage is down, or has been given up for a while: at once), ResourceExhausted (full, or too much
+// waiting).
 #pragma once
 
 #include <cstddef>
@@ -60,8 +61,8 @@ class ObjectTier {
   // The secret of all keys in this storage.
   virtual const KeyHasher::Secret& secret() const = 0;
 
-  // Reads an object of exactly into.bytes and verifies it: header, name, every layer. (Token ids are for the caller, who
-  // knows them.)
+  // Reads an object of exactly into.bytes and verifies it: header, name, every layer. (Token ids are for the caller,
+  // who knows them.)
   virtual void Get(const ObjectName& name, OwnedBytes into, absl::Duration timeout, DoneStatus done) = 0;
 
   // How many of a chain's first blocks there are. May err where single objects are missing: Get has the last word.

@@ -131,9 +131,8 @@ absl::Status SharedFolder::CheckNothingForeign() {
   for (const std::string& name : *names) {
     if (std::find(kFolderParts.begin(), kFolderParts.end(), name) != kFolderParts.end()) continue;
     if (name == "lost+found" || name == ".snapshot") continue;  // a file system's own
-    return absl::FailedPreconditionError(
-        fmt::format("{} is not a shared folder and not empty (it holds {}); choose an empty folder", options_.directory,
-                    name));
+    return absl::FailedPreconditionError(fmt::format(
+        "{} is not a shared folder and not empty (it holds {}); choose an empty folder", options_.directory, name));
   }
   return absl::OkStatus();
 }
@@ -144,7 +143,8 @@ absl::Status SharedFolder::FoundCluster(const KeyHasher::Secret& secret) {
   absl::Status status = fs_->CreateDirectory(founding);
   if (status.ok()) status = WriteSmallFile(*fs_, founding + "/SECRET", EncodeSecret(secret));
   if (status.ok()) {
-    status = WriteSmallFile(*fs_, founding + "/FORMAT", fmt::format("{}{}\n", kFolderFormatPrefix, kFolderFormatVersion));
+    status =
+        WriteSmallFile(*fs_, founding + "/FORMAT", fmt::format("{}{}\n", kFolderFormatPrefix, kFolderFormatVersion));
   }
   if (status.ok()) status = fs_->SyncDirectory(founding);
   if (!status.ok()) return status;
@@ -241,10 +241,10 @@ absl::Status SharedFolder::Get(const ObjectName& name, std::span<std::byte> into
   return Search(name, now, [&](const Found& found) -> absl::Status {
     const absl::StatusOr<std::unique_ptr<File>> file = fs_->Open(found.path, {});
     if (!file.ok()) return file.status();
-    absl::Status status = found.info.bytes == into.size()
-                              ? ReadFull(**file, 0, into)
-                              : absl::DataLossError(fmt::format("{} has {} bytes, not {}", found.path, found.info.bytes,
-                                                                into.size()));
+    absl::Status status =
+        found.info.bytes == into.size()
+            ? ReadFull(**file, 0, into)
+            : absl::DataLossError(fmt::format("{} has {} bytes, not {}", found.path, found.info.bytes, into.size()));
     if (absl::IsOutOfRange(status)) status = absl::DataLossError(std::string(status.message()));
     if (status.ok()) status = Verify(into, name);
     if (!absl::IsDataLoss(status)) return status;

@@ -1,6 +1,6 @@
 // SharedFolder: objects in a folder that many machines mount (NFS, 3FS, Lustre) or that several stores on one share.
-// The plain, blocking operations of DirectoryTier, which runs them on threads that may get stuck; nothing here is locked
-// while the file system is asked.
+// The plain, blocking operations of DirectoryTier, which runs them on threads that may get stuck; nothing here is
+// locked while the file system is asked.
 //
 //   DIR/cluster/FORMAT    text, one line: "kvist shared folder, format 1"
 //   DIR/cluster/SECRET    the secret of all keys
@@ -46,7 +46,7 @@ class SharedFolder {
 
   struct Options {
     std::string directory;
-    bool sync = true;  // each object is on stable storage before it appears
+    bool sync = true;                                   // each object is on stable storage before it appears
     absl::Duration bucket_list_age = absl::Seconds(2);  // how late a bucket that another machine made is noticed
   };
 

@@ -79,8 +79,7 @@ Setting Flag(std::string name, Field field, std::string description) {
             field(config) = text == "true";
             return absl::OkStatus();
           },
-          [field](const DaemonConfig& config) { return std::string(field(config) ? "true" : "false"); },
-          true};
+          [field](const DaemonConfig& config) { return std::string(field(config) ? "true" : "false"); }, true};
 }
 
 enum class PathIs { kNeeded, kOptional };  // an optional one may be empty
@@ -176,8 +175,7 @@ std::vector<Setting> Settings() {
       Number(
           "shared.threads", [](auto& c) -> auto& { return c.shared_threads; }, 2, 256, "Transfers at once."),
       Time(
-          "shared.timeout", [](auto& c) -> auto& { return c.shared_timeout; },
-          "A read that takes longer is a miss."),
+          "shared.timeout", [](auto& c) -> auto& { return c.shared_timeout; }, "A read that takes longer is a miss."),
       Time(
           "shared.chain_timeout", [](auto& c) -> auto& { return c.shared_chain_timeout; },
           "The same, all of one prompt's reads together."),

@@ -49,7 +49,8 @@ int Serve(const DaemonConfig& config) {
   const auto directory = ExpandPath(config.directory);
   if (!socket_path.ok()) return Report(socket_path.status(), kExitUsage);
   if (!directory.ok()) return Report(directory.status(), kExitUsage);
-  const auto shared = config.shared_directory.empty() ? absl::StatusOr<std::string>("") : ExpandPath(config.shared_directory);
+  const auto shared =
+      config.shared_directory.empty() ? absl::StatusOr<std::string>("") : ExpandPath(config.shared_directory);
   if (!shared.ok()) return Report(shared.status(), kExitUsage);
 
   // Before any thread is made, so that all of them block the signals.

@@ -35,7 +35,8 @@ std::string StoreFlag::directory() const {
 
 absl::StatusOr<std::unique_ptr<PrefixStore>> Open(const StoreFlag& flag, bool existing, std::uint64_t dram_bytes) {
   if (!flag.shared.empty() && !flag.embedded()) {
-    return absl::InvalidArgumentError("--shared goes with a store's folder; a kvistd has shared.directory in its configuration");
+    return absl::InvalidArgumentError(
+        "--shared goes with a store's folder; a kvistd has shared.directory in its configuration");
   }
   if (existing && flag.embedded()) {
     std::error_code ignored;

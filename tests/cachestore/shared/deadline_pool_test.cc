@@ -28,8 +28,7 @@ DeadlinePool::Options Options() {
 }
 
 absl::Status RunNow(DeadlinePool& pool, DeadlinePool::Work work, absl::Duration timeout = absl::InfiniteDuration()) {
-  return AwaitStatus(
-      [&](DoneStatus done) { pool.Run(Urgency::kReader, timeout, std::move(work), std::move(done)); });
+  return AwaitStatus([&](DoneStatus done) { pool.Run(Urgency::kReader, timeout, std::move(work), std::move(done)); });
 }
 
 DeadlinePool::Work StuckWork(const std::shared_ptr<Stuck>& stuck) {

@@ -21,8 +21,8 @@ class SharedFolderTest : public ::testing::Test {
 
   std::unique_ptr<SharedFolder> Make(bool sync = true) {
     return std::make_unique<SharedFolder>(
-        faults_, SharedFolder::Options{
-                     .directory = directory_.path(), .sync = sync, .bucket_list_age = absl::ZeroDuration()});
+        faults_,
+        SharedFolder::Options{.directory = directory_.path(), .sync = sync, .bucket_list_age = absl::ZeroDuration()});
   }
   absl::Status Put(const TestObject& object, absl::Duration life = absl::Hours(72)) {
     return folder_->Put(object.name, object.record(), now_ + life, now_);
@@ -122,7 +122,8 @@ TEST_F(SharedFolderTest, TwoWritersOfOneNameLeaveOneWholeObject) {
   ASSERT_TRUE(other->Enter(std::nullopt).ok());
   const TestObject object(1);
   std::thread racer([&] {
-    for (int i = 0; i < 50; ++i) EXPECT_TRUE(other->Put(object.name, object.record(), now_ + absl::Hours(1), now_).ok());
+    for (int i = 0; i < 50; ++i)
+      EXPECT_TRUE(other->Put(object.name, object.record(), now_ + absl::Hours(1), now_).ok());
   });
   std::size_t reads = 0;
   for (int i = 0; i < 50; ++i) {

@@ -94,7 +94,8 @@ class StalledFileSystem final : public FileSystem {
       absl::MutexLock lock(&mutex);
       if (!stalled || path.find(part) == std::string::npos) return;
       ++stuck;
-      mutex.Await(absl::Condition(+[](bool* on) { return !*on; }, &stalled));
+      mutex.Await(absl::Condition(
+          +[](bool* on) { return !*on; }, &stalled));
       --stuck;
     }
   };

@@ -119,8 +119,8 @@ TEST_F(SharedFolderDaemons, AClientThatDoesNotKnowTheTierIsToldOfTheLastItKnows)
   ASSERT_TRUE(second.ok()) << second.status();
   const auto b = testing::Connect(Options("b").socket);
   ASSERT_TRUE(b->OpenNamespace(testing::SmallSpec(), {}).ok());
-  const auto match = Await<PrefixMatch>(
-      [&](Done<PrefixMatch> done) { b->Match(ns->id, testing::Prompt(4), {}, std::move(done)); });
+  const auto match =
+      Await<PrefixMatch>([&](Done<PrefixMatch> done) { b->Match(ns->id, testing::Prompt(4), {}, std::move(done)); });
   ASSERT_TRUE(match.ok());
   EXPECT_THAT(match->tiers, ::testing::ElementsAre(Tier::kShared, Tier::kShared, Tier::kShared, Tier::kShared));
 
