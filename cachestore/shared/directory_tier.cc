@@ -43,6 +43,8 @@ class DirectoryTierImpl final : public ObjectTier {
                .close_timeout = options.close_timeout,
                .health = options.health}) {}
 
+  ~DirectoryTierImpl() override { folder_->Abandon(); }
+
   absl::Status Init() {
     auto entered = std::make_shared<absl::StatusOr<KeyHasher::Secret>>(absl::UnknownError(""));
     const absl::Status status = AwaitStatus([&](DoneStatus done) {

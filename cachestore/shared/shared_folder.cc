@@ -22,8 +22,8 @@ namespace {
 constexpr std::string_view kFolderFormatPrefix = "kvist shared folder, format ";
 constexpr std::size_t kSmallFileBytesMax = 4096;
 constexpr std::array<std::string_view, 4> kFolderParts = {"cluster", "objects", "incoming", "trash"};
-// An object may move while it is looked for, and once more; a third time within a lookup is a damaged folder.
-constexpr int kSearchRounds = 2;
+// Buckets are made about once a day: that several appear during one lookup does not happen.
+constexpr int kSearchRounds = 3;
 
 std::uint64_t RandomNumber() {
   std::uint64_t number = 0;
@@ -147,6 +147,7 @@ absl::Status SharedFolder::FoundCluster(const KeyHasher::Secret& secret) {
         WriteSmallFile(*fs_, founding + "/FORMAT", fmt::format("{}{}\n", kFolderFormatPrefix, kFolderFormatVersion));
   }
   if (status.ok()) status = fs_->SyncDirectory(founding);
+  if (status.ok() && abandoned_) status = absl::CancelledError("too late: whoever wanted this has given up");
   if (!status.ok()) return status;
   // Onto another's `cluster`, which is not empty, this fails.
   status = fs_->Rename(founding, Path("cluster"));
@@ -182,9 +183,9 @@ absl::StatusOr<KeyHasher::Secret> SharedFolder::Enter(const std::optional<KeyHas
   return secret;
 }
 
-absl::StatusOr<std::vector<std::string>> SharedFolder::Buckets() {
+absl::StatusOr<std::vector<std::string>> SharedFolder::Buckets(bool fresh) {
   const absl::Duration now = SystemClock().Monotonic();
-  {
+  if (!fresh) {
     absl::MutexLock lock(&mutex_);
     if (now - listed_ < options_.bucket_list_age) return buckets_;
   }
@@ -213,13 +214,13 @@ absl::Status SharedFolder::Search(const ObjectName& name, absl::Time now,
                                   const std::function<absl::Status(const Found&)>& accept) {
   const std::string object = ObjectPath(name);
   const absl::Status absent = absl::NotFoundError("not in the shared folder");
+  absl::StatusOr<std::vector<std::string>> buckets = Buckets(/*fresh=*/false);
   for (int round = 0; round < kSearchRounds; ++round) {
-    absl::StatusOr<std::vector<std::string>> buckets = Buckets();
     if (!buckets.ok()) return buckets.status();
+    std::vector<std::string> order = *buckets;
     // A chain's blocks were mostly stored together. Then all of them in order, that one again, for what moves into it.
-    if (std::string last = LastBucket(); !last.empty()) buckets->insert(buckets->begin(), std::move(last));
-    bool moved = false;
-    for (const std::string& bucket : *buckets) {
+    if (std::string last = LastBucket(); !last.empty()) order.insert(order.begin(), std::move(last));
+    for (const std::string& bucket : order) {
       if (*ParseBucketName(bucket) <= now) continue;
       Found found{.path = Path(fmt::format("objects/{}/{}", bucket, object)), .bucket = bucket, .info = {}};
       const absl::StatusOr<FileInfo> info = fs_->Stat(found.path);
@@ -230,9 +231,11 @@ absl::Status SharedFolder::Search(const ObjectName& name, absl::Time now,
       const absl::Status accepted = accept(found);
       if (accepted.ok()) NoteBucket(bucket);
       if (!absl::IsNotFound(accepted)) return accepted;
-      moved = true;
     }
-    if (!moved) return absent;
+    // It may have moved into a bucket that was made since they were listed.
+    const std::vector<std::string> before = *std::move(buckets);
+    buckets = Buckets(/*fresh=*/true);
+    if (buckets.ok() && *buckets == before) return absent;
   }
   return absent;
 }

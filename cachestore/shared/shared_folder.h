@@ -56,6 +56,8 @@ class SharedFolder {
   // FailedPrecondition: the folder has another, or is something else; nothing was changed. Yields the folder's secret.
   absl::StatusOr<KeyHasher::Secret> Enter(const std::optional<KeyHasher::Secret>& own);
   bool entered() const { return entered_; }
+  // The caller has gone: a call of Enter that is stuck founds nothing when it comes back.
+  void Abandon() { abandoned_ = true; }
 
   // `now` is the caller's wall clock. The others as in ObjectTier.
   absl::Status Get(const ObjectName& name, std::span<std::byte> into, absl::Time now);
@@ -80,7 +82,7 @@ class SharedFolder {
   absl::Status CheckNothingForeign();
 
   // Oldest first.
-  absl::StatusOr<std::vector<std::string>> Buckets();
+  absl::StatusOr<std::vector<std::string>> Buckets(bool fresh);
   // The bucket last used.
   void NoteBucket(const std::string& bucket);
   std::string LastBucket();
@@ -101,6 +103,7 @@ class SharedFolder {
   const std::uint64_t writer_;  // random: one per opened folder
   std::atomic<std::uint64_t> next_ = 0;
   std::atomic<bool> entered_ = false;
+  std::atomic<bool> abandoned_ = false;
 
   absl::Mutex mutex_;
   std::vector<std::string> buckets_ ABSL_GUARDED_BY(mutex_);
