@@ -10,7 +10,7 @@ SOURCES = $(shell git ls-files '*.h' '*.cc' '*.cu')
 .PHONY: help packages model build test demo bench soak asan tsan clang cuda format format-check tidy clean
 
 help:
-	@echo "make demo    one long prompt: cold, from DRAM, from NVMe, after a crash, as another tenant"
+	@echo "make demo    one long prompt: cold, from DRAM, from NVMe, after a crash, behind a second daemon, as another tenant"
 	@echo "make test    build and test everything"
 	@echo "make build   the release build only, in build/release"
 	@echo "make bench GROUP=store|daemon|engine   measured figures against their goals"

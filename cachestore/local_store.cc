@@ -15,6 +15,8 @@
 #include "cachestore/movement/pinning.h"
 #include "cachestore/movement/promotion.h"
 #include "cachestore/movement/removal.h"
+#include "cachestore/movement/shared_reader.h"
+#include "cachestore/movement/shared_write_back.h"
 #include "cachestore/movement/worker.h"
 #include "cachestore/movement/write_back.h"
 #include "cachestore/namespace_table.h"
@@ -36,7 +38,7 @@ constexpr std::size_t kMatchBatch = 64;
 class LocalStoreImpl final : public LocalStore {
  public:
   LocalStoreImpl(const LocalStoreOptions& options, std::unique_ptr<GuardedClock> clock,
-                 std::unique_ptr<DramArena> arena, std::unique_ptr<NvmeTier> nvme);
+                 std::unique_ptr<DramArena> arena, std::unique_ptr<NvmeTier> nvme, std::unique_ptr<ObjectTier> shared);
   ~LocalStoreImpl() override;
 
   absl::StatusOr<Namespace> OpenNamespace(const NamespaceSpec& spec, const NamespaceOptions& options) override;
@@ -62,12 +64,14 @@ class LocalStoreImpl final : public LocalStore {
   std::uint64_t ArenaOffset(std::span<const std::byte> payload) const override {
     return static_cast<std::uint64_t>(payload.data() - arena_->memory().data());
   }
+  void FlushShared(const CallOptions& options, DoneStatus done) override;
   absl::Status Sweep() override;
 
  private:
   struct Chain {
     std::vector<BlockKey> keys;
     std::vector<Tier> tiers;
+    bool continues = false;  // where it ends is nothing known here: the shared tier may have more
   };
   struct Committed {
     DramBlockRef block;
@@ -77,6 +81,16 @@ class LocalStoreImpl final : public LocalStore {
   absl::Time Now() const { return clock_->Wall(); }
   // The resident, unexpired prefix of `tokens`.
   Chain Resident(const KnownNamespace& known, std::span<const TokenId> tokens, absl::Time now) const;
+  // Completes with `chain`, and what the shared tier has of `tokens` beyond it.
+  void MatchShared(const KnownNamespace& known, std::span<const TokenId> tokens, Chain chain,
+                   const CallOptions& options, Done<PrefixMatch> done);
+  // A durable block, or a chain that was used, is worth having in the shared tier.
+  void OfferShared(const NamespaceId& ns, std::span<const BlockKey> keys, absl::Time expires) {
+    if (shared_write_back_ != nullptr) shared_write_back_->Offer(ns, keys, expires);
+  }
+  void SweepShared();
+  // Waits no longer than it may for what is on its way to the shared tier.
+  void DrainShared();
   bool IsResident(const NamespaceId& ns, const BlockKey& key, absl::Time now) const;
   absl::StatusOr<Committed> Publish(const CommitRequest& request);
   absl::StatusOr<std::vector<NamespaceId>> Affected(const DropRequest& request) const;
@@ -95,6 +109,10 @@ class LocalStoreImpl final : public LocalStore {
   const std::shared_ptr<DramTier> dram_;
   const std::shared_ptr<GrantTable> grants_;
   std::unique_ptr<NvmeTier> nvme_;
+  std::unique_ptr<ObjectTier> shared_;  // these three: null without a shared tier
+  const std::unique_ptr<SharedReader> shared_reader_;
+  const std::unique_ptr<SharedWriteBack> shared_write_back_;
+  std::atomic<bool> sweeping_shared_ = false;
   const KeyHasher hasher_;
   NamespaceTable namespaces_;
   std::unique_ptr<Worker> worker_;
@@ -115,19 +133,31 @@ const Clock* SystemClockIfNull(const Clock* clock) {
 }
 
 LocalStoreImpl::LocalStoreImpl(const LocalStoreOptions& options, std::unique_ptr<GuardedClock> clock,
-                               std::unique_ptr<DramArena> arena, std::unique_ptr<NvmeTier> nvme)
+                               std::unique_ptr<DramArena> arena, std::unique_ptr<NvmeTier> nvme,
+                               std::unique_ptr<ObjectTier> shared)
     : options_(options),
       clock_(std::move(clock)),
       arena_(std::move(arena)),
       dram_(std::make_shared<DramTier>(arena_, options.eviction)),
       grants_(std::make_shared<GrantTable>()),
       nvme_(std::move(nvme)),
+      shared_(std::move(shared)),
+      shared_reader_(shared_ == nullptr
+                         ? nullptr
+                         : std::make_unique<SharedReader>(shared_.get(), clock_.get(), options.shared.read)),
+      shared_write_back_(shared_ == nullptr
+                             ? nullptr
+                             : std::make_unique<SharedWriteBack>(dram_, nvme_.get(), shared_.get(), clock_.get())),
       hasher_(nvme_->secret()),
       namespaces_(nvme_.get(), options.ttl),
       worker_(std::make_unique<Worker>()),
-      write_back_(dram_, nvme_.get(), worker_.get()),
-      promotion_(dram_, nvme_.get()),
-      removal_(dram_, nvme_.get(), &write_back_, worker_.get()),
+      write_back_(dram_, nvme_.get(), worker_.get(),
+                  [this](const DramBlock& block) {
+                    OfferShared(block.ns(), {&block.key(), 1}, dram_->Expiry(block.key()));
+                  }),
+      promotion_(dram_, nvme_.get(), shared_reader_.get()),
+      removal_(dram_, nvme_.get(), &write_back_, worker_.get(),
+               {.tier = shared_.get(), .reader = shared_reader_.get(), .write_back = shared_write_back_.get()}),
       pinning_(dram_, nvme_.get(), &write_back_, worker_.get()) {
   nvme_->RegisterBuffer(arena_->memory());
   ScheduleSweep();
@@ -138,10 +168,24 @@ LocalStoreImpl::~LocalStoreImpl() {
   if (!flushed.ok()) {
     spdlog::warn("blocks lost at closing the store: {}", std::string(flushed.message()));
   }
+  DrainShared();
   calls_.WaitUntilNone();
   // Threads that may still be leaving a completion of ours: joined before what they would touch goes.
   worker_.reset();
+  shared_.reset();
   nvme_.reset();
+}
+
+void LocalStoreImpl::DrainShared() {
+  if (shared_ == nullptr) return;
+  auto drained = std::make_shared<absl::Notification>();
+  shared_write_back_->Flush([drained](const absl::Status&) { drained->Notify(); });
+  if (!drained->WaitForNotificationWithTimeout(options_.shared.drain_timeout)) {
+    spdlog::warn("closing the store: {} blocks were not written to the shared folder in time",
+                 shared_write_back_->pending());
+  }
+  shared_write_back_->Close();
+  shared_reader_->Close();
 }
 
 void LocalStoreImpl::ScheduleSweep() {
@@ -199,6 +243,7 @@ LocalStoreImpl::Chain LocalStoreImpl::Resident(const KnownNamespace& known, std:
     for (std::size_t i = 0; i < batch; ++i) {
       if (in_dram[i] == Presence::kExpired) return chain;
       if (in_dram[i] == Presence::kAbsent) {
+        chain.continues = on_nvme[i] == Presence::kAbsent;
         if (on_nvme[i] != Presence::kPresent) return chain;
       }
       chain.keys.push_back(keys[i]);
@@ -220,7 +265,39 @@ void LocalStoreImpl::Match(const NamespaceId& ns, std::span<const TokenId> token
   if (const absl::Status status = CheckCallOptions(options); !status.ok()) return std::move(done)(status);
   const auto known = namespaces_.Find(ns);
   if (!known.ok()) return std::move(done)(known.status());
-  std::move(done)(PrefixMatch{.tiers = Resident(**known, tokens, Now()).tiers});
+  Chain chain = Resident(**known, tokens, Now());
+  if (shared_ == nullptr || !chain.continues) return std::move(done)(PrefixMatch{.tiers = std::move(chain.tiers)});
+  MatchShared(**known, tokens, std::move(chain), options, std::move(done));
+}
+
+void LocalStoreImpl::MatchShared(const KnownNamespace& known, std::span<const TokenId> tokens, Chain chain,
+                                 const CallOptions& options, Done<PrefixMatch> done) {
+  const absl::Time now = Now();
+  const std::size_t here = chain.keys.size();
+  tokens = tokens.subspan(here * known.shape.block_tokens);
+  const std::vector<BlockKey> keys =
+      hasher_.Chain(here == 0 ? known.ns.id : chain.keys.back(), tokens, known.shape.block_tokens);
+  std::vector<Tier> tiers = std::move(chain.tiers);
+  std::vector<BlockKey> missing;
+  std::vector<std::size_t> places;  // in the chain, of those missing
+  for (const BlockKey& key : keys) {
+    const Presence in_dram = dram_->Lookup(known.ns.id, key, now);
+    const std::optional<NvmeBlock> below = in_dram == Presence::kAbsent ? nvme_->Find(key) : std::nullopt;
+    if (in_dram == Presence::kExpired || (below && (below->ns != known.ns.id || ExpiredBelow(*below, now)))) break;
+    if (in_dram == Presence::kAbsent && !below) {
+      missing.push_back(key);
+      places.push_back(tiers.size());
+    }
+    tiers.push_back(in_dram == Presence::kPresent ? Tier::kDram : below ? Tier::kNvme : Tier::kShared);
+  }
+  auto finish = Finisher<absl::StatusOr<PrefixMatch>>(options, std::move(done));
+  shared_reader_->CountPresent(known.ns.id, std::move(missing),
+                               [finish = std::move(finish), tiers = std::move(tiers),
+                                places = std::move(places)](absl::StatusOr<std::size_t> count) mutable {
+                                 const std::size_t present = count.value_or(0);
+                                 if (present < places.size()) tiers.resize(places[present]);
+                                 finish(PrefixMatch{.tiers = std::move(tiers)});
+                               });
 }
 
 void LocalStoreImpl::Acquire(const NamespaceId& ns, std::span<const TokenId> tokens, std::size_t max_blocks,
@@ -233,7 +310,13 @@ void LocalStoreImpl::Acquire(const NamespaceId& ns, std::span<const TokenId> tok
   auto call = Acquisition::Call::Begin(worker_.get(), options, std::move(done));
   if (call->over()) return;
   const absl::Time now = Now();
-  Acquisition::Start({.dram = dram_, .nvme = nvme_.get(), .promotion = &promotion_, .hits = &hits_},
+  Acquisition::Start({.dram = dram_,
+                      .nvme = nvme_.get(),
+                      .promotion = &promotion_,
+                      .write_back = &write_back_,
+                      .shared = shared_reader_.get(),
+                      .shared_write_back = shared_write_back_.get(),
+                      .hits = &hits_},
                      {.ns = ns,
                       .shape = shape,
                       .keys = hasher_.Chain(ns, tokens, shape.block_tokens),
@@ -282,7 +365,10 @@ absl::StatusOr<LocalStoreImpl::Committed> LocalStoreImpl::Publish(const CommitRe
   const auto published = dram_->Publish(std::move(block), key, request.parent, request.tokens,
                                         below ? BlockState::kBelow : BlockState::kWriting, expires);
   if (!published.ok()) return published.status();
-  if (below) nvme_->Touch({&key, 1}, ExpiryToUnixSeconds(expires));
+  if (below) {
+    nvme_->Touch({&key, 1}, ExpiryToUnixSeconds(expires));
+    OfferShared(request.ns, {&key, 1}, expires);
+  }
   ++(published->inserted && !below ? committed_ : duplicates_);
   return Committed{.block = published->block, .on_nvme = below.has_value() || !published->inserted};
 }
@@ -312,6 +398,7 @@ void LocalStoreImpl::Touch(const NamespaceId& ns, std::span<const TokenId> token
   const Chain chain = Resident(**known, tokens, now);
   dram_->Touch(chain.keys, expires);
   nvme_->Touch(chain.keys, ExpiryToUnixSeconds(expires));
+  OfferShared(ns, chain.keys, expires);
   std::move(done)(chain.keys.size());
 }
 
@@ -361,6 +448,13 @@ void LocalStoreImpl::Flush(const CallOptions& options, DoneStatus done) {
   });
 }
 
+void LocalStoreImpl::FlushShared(const CallOptions& options, DoneStatus done) {
+  if (const absl::Status status = CheckCallOptions(options); !status.ok()) return std::move(done)(status);
+  if (shared_ == nullptr) return std::move(done)(absl::OkStatus());
+  auto finish = Finisher<absl::Status>(options, std::move(done));
+  shared_write_back_->Flush([finish = std::move(finish)](const absl::Status& status) { finish(status); });
+}
+
 absl::StatusOr<StoreStats> LocalStoreImpl::Stats() {
   const DramTier::Counters dram = dram_->counters();
   const NvmeTierStats nvme = nvme_->Stats();
@@ -380,6 +474,21 @@ absl::StatusOr<StoreStats> LocalStoreImpl::Stats() {
   stats.corrupt_blocks = nvme.corrupt_blocks + dram.corrupt_blocks;
   stats.write_back_pending = write_back_.pending();
   stats.device_errors = nvme.device_errors;
+  if (shared_ != nullptr) {
+    const ObjectTierStats shared = shared_->Stats();
+    stats.shared = {.configured = true,
+                    .available = shared.available,
+                    .hit_blocks = hits_.shared,
+                    .read_bytes = shared.read_bytes,
+                    .written_blocks = shared.written_objects,
+                    .written_bytes = shared.written_bytes,
+                    .timeouts = shared.timeouts,
+                    .errors = shared.errors,
+                    .corrupt_blocks = shared.corrupt_objects,
+                    .write_back_pending = shared_write_back_->pending(),
+                    .write_back_dropped = shared_write_back_->dropped()};
+    stats.corrupt_blocks += shared.corrupt_objects;
+  }
   return stats;
 }
 
@@ -407,8 +516,46 @@ absl::Status LocalStoreImpl::Sweep() {
   for (const BlockKey& key : dram_->Expire(now)) {
     if (!nvme_->Find(key)) ++expired_in_dram_;
   }
+  SweepShared();
   // "Before" in whole seconds: what expires at this second has expired.
   return nvme_->DropExpired(absl::ToUnixSeconds(now) + 1).status();
+}
+
+void LocalStoreImpl::SweepShared() {
+  if (shared_ == nullptr || sweeping_shared_.exchange(true)) return;
+  shared_->Sweep([this, alive = calls_.Enter()](const absl::Status&) { sweeping_shared_ = false; });
+}
+
+// The shared folder has one secret for all stores: one that is made now takes it over, one that exists brings its own.
+absl::Status OpenBelowDram(const LocalStoreOptions& options, const Clock* clock, std::unique_ptr<NvmeTier>& nvme,
+                           std::unique_ptr<ObjectTier>& shared) {
+  NvmeTierOptions nvme_options = options.nvme;
+  nvme_options.clock = clock;
+  nvme_options.eviction = options.eviction;
+  const auto open_nvme = [&] {
+    absl::StatusOr<std::unique_ptr<NvmeTier>> opened = NvmeTier::Open(nvme_options);
+    if (opened.ok()) nvme = *std::move(opened);
+    return opened.status();
+  };
+  if (options.shared.folder.directory.empty()) return open_nvme();
+
+  DirectoryTierOptions folder = options.shared.folder;
+  folder.clock = clock;
+  const auto open_shared = [&](const std::optional<KeyHasher::Secret>& own) {
+    absl::StatusOr<std::unique_ptr<ObjectTier>> opened = DirectoryTier::Open(folder, own);
+    if (opened.ok()) shared = *std::move(opened);
+    return opened.status();
+  };
+  const std::unique_ptr<FileSystem> own_fs = NewPosixFileSystem();
+  FileSystem& fs = options.nvme.file_system != nullptr ? *options.nvme.file_system : *own_fs;
+  const absl::StatusOr<bool> exists = fs.Exists(options.nvme.directory + "/FORMAT");
+  if (exists.ok() && *exists) {
+    const absl::Status opened = open_nvme();
+    return opened.ok() ? open_shared(nvme->secret()) : opened;
+  }
+  if (absl::Status status = open_shared(std::nullopt); !status.ok()) return status;
+  nvme_options.secret = shared->secret();
+  return open_nvme();
 }
 
 }  // namespace
@@ -418,13 +565,12 @@ absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(const LocalStoreOpt
   absl::StatusOr<std::unique_ptr<DramArena>> arena = DramArena::Create(options.dram_bytes);
   if (!arena.ok()) return arena.status();
   auto clock = std::make_unique<GuardedClock>(SystemClockIfNull(options.clock));
-  NvmeTierOptions nvme_options = options.nvme;
-  nvme_options.clock = clock.get();
-  nvme_options.eviction = options.eviction;
-  absl::StatusOr<std::unique_ptr<NvmeTier>> nvme = NvmeTier::Open(nvme_options);
-  if (!nvme.ok()) return nvme.status();
-  clock->StartFrom((*nvme)->newest_time());
-  return std::make_unique<LocalStoreImpl>(options, std::move(clock), *std::move(arena), *std::move(nvme));
+  std::unique_ptr<NvmeTier> nvme;
+  std::unique_ptr<ObjectTier> shared;
+  if (const absl::Status status = OpenBelowDram(options, clock.get(), nvme, shared); !status.ok()) return status;
+  clock->StartFrom(nvme->newest_time());
+  return std::make_unique<LocalStoreImpl>(options, std::move(clock), *std::move(arena), std::move(nvme),
+                                          std::move(shared));
 }
 
 }  // namespace kvist

@@ -8,6 +8,8 @@ std::string_view TierName(Tier tier) {
       return "dram";
     case Tier::kNvme:
       return "nvme";
+    case Tier::kShared:
+      return "shared";
   }
   return "unknown";
 }

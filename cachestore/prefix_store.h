@@ -31,8 +31,8 @@
 
 namespace kvist {
 
-enum class Tier : std::uint8_t { kDram = 1, kNvme = 2 };
-std::string_view TierName(Tier tier);  // "dram", "nvme"
+enum class Tier : std::uint8_t { kDram = 1, kNvme = 2, kShared = 3 };
+std::string_view TierName(Tier tier);  // "dram", "nvme", "shared"
 
 // When a commit's completion runs: once readable from DRAM, or once it would survive any crash.
 enum class Durability : std::uint8_t { kMemory = 0, kDurable = 1 };
@@ -131,9 +131,25 @@ struct TierStats {
   std::uint64_t capacity_bytes = 0;  // never exceeded
 };
 
+// The tier that stores of several machines share; what it holds is nobody's to count.
+struct SharedStats {
+  bool configured = false;
+  bool available = false;        // as far as known: it answers, and it is the folder it should be
+  std::uint64_t hit_blocks = 0;  // by Acquire
+  std::uint64_t read_bytes = 0;
+  std::uint64_t written_blocks = 0;
+  std::uint64_t written_bytes = 0;
+  std::uint64_t timeouts = 0;        // operations given up
+  std::uint64_t errors = 0;          // operations failed for any other reason but absence
+  std::uint64_t corrupt_blocks = 0;  // objects that did not verify: each became a miss and was removed
+  std::uint64_t write_back_pending = 0;
+  std::uint64_t write_back_dropped = 0;  // never written: no room in the queue, gone before their turn, or failed
+};
+
 struct StoreStats {
   TierStats dram;
   TierStats nvme;
+  SharedStats shared;
   std::uint64_t namespaces = 0;
   std::uint64_t leased_blocks = 0;
   std::uint64_t hit_blocks_dram = 0;  // by Acquire

@@ -231,6 +231,13 @@ class RocksBlockIndex final : public BlockIndex {
                                              options_.directory));
     }
     std::memcpy(secret_.data(), (*secret)->data(), secret_.size());
+    if (options_.secret && *options_.secret != secret_) {
+      return absl::FailedPreconditionError(
+          fmt::format("index {} was made with another key secret than the one asked for, so that its keys mean nothing "
+                      "here; choose "
+                      "an empty store directory, it takes over the secret",
+                      options_.directory));
+    }
     absl::StatusOr<std::optional<std::string>> newest = GetMeta(kMetaNewestTime);
     if (!newest.ok()) return newest.status();
     if (*newest) {
@@ -242,7 +249,11 @@ class RocksBlockIndex final : public BlockIndex {
 
   // Format and secret become durable together: there is no half-made index.
   absl::Status CreateMeta() {
-    if (absl::Status random = FillRandom(secret_); !random.ok()) return random;
+    if (options_.secret) {
+      secret_ = *options_.secret;
+    } else if (absl::Status random = FillRandom(secret_); !random.ok()) {
+      return random;
+    }
     rocksdb::WriteBatch batch;
     batch.Put(Meta(), AsSlice(kMetaFormat), EncodeU64(kFormatVersion));
     batch.Put(Meta(), AsSlice(kMetaSecret),

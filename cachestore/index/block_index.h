@@ -25,6 +25,8 @@ struct BlockIndexOptions {
   std::string directory;
   // Block cache, and in it index and filter blocks and write buffers. The index is read once, at open.
   std::uint64_t memory_bytes = std::uint64_t{64} << 20;
+  // Used when the index is created; a random one if unset. FailedPrecondition if the index has another.
+  std::optional<KeyHasher::Secret> secret = std::nullopt;
 };
 
 // Changes that become visible and durable together. Applied in the order: deletes, then puts.
@@ -53,7 +55,7 @@ class BlockIndex {
   static absl::StatusOr<std::unique_ptr<BlockIndex>> Open(const BlockIndexOptions& options);
   virtual ~BlockIndex() = default;
 
-  // Random per store, made when the index was created.
+  // Random per store cluster, set when the index was created.
   virtual const KeyHasher::Secret& secret() const = 0;
   // The newest wall-clock time recorded before this open; InfinitePast if none.
   virtual absl::Time newest_time() const = 0;

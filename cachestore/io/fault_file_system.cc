@@ -215,10 +215,20 @@ absl::Status FaultFileSystem::CreateDirectory(const std::string& path) {
 }
 
 absl::StatusOr<std::vector<std::string>> FaultFileSystem::List(const std::string& directory) {
+  if (absl::Status e = Error(FaultOp::kList, directory); !e.ok()) return e;
   return base_.List(directory);
 }
 
 absl::StatusOr<bool> FaultFileSystem::Exists(const std::string& path) { return base_.Exists(path); }
+
+absl::StatusOr<FileInfo> FaultFileSystem::Stat(const std::string& path) {
+  if (absl::Status e = Error(FaultOp::kStat, path); !e.ok()) return e;
+  return base_.Stat(path);
+}
+
+absl::Status FaultFileSystem::SetModified(const std::string& path, absl::Time modified) {
+  return base_.SetModified(path, modified);
+}
 
 absl::Status FaultFileSystem::Rename(const std::string& from, const std::string& to) {
   if (absl::Status e = Error(FaultOp::kRename, from); !e.ok()) return e;
@@ -228,6 +238,11 @@ absl::Status FaultFileSystem::Rename(const std::string& from, const std::string&
 absl::Status FaultFileSystem::Remove(const std::string& path) {
   if (absl::Status e = Error(FaultOp::kRemove, path); !e.ok()) return e;
   return base_.Remove(path);
+}
+
+absl::Status FaultFileSystem::RemoveDirectory(const std::string& path) {
+  if (absl::Status e = Error(FaultOp::kRemove, path); !e.ok()) return e;
+  return base_.RemoveDirectory(path);
 }
 
 absl::Status FaultFileSystem::SyncDirectory(const std::string& directory) {

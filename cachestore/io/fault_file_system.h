@@ -32,6 +32,8 @@ enum class FaultOp : std::uint8_t {
   kSyncDirectory,
   kLock,
   kFreeBytes,
+  kStat,
+  kList,
 };
 
 enum class FaultEffect : std::uint8_t {
@@ -69,8 +71,11 @@ class FaultFileSystem final : public FileSystem {
   absl::Status CreateDirectory(const std::string& path) override;
   absl::StatusOr<std::vector<std::string>> List(const std::string& directory) override;
   absl::StatusOr<bool> Exists(const std::string& path) override;
+  absl::StatusOr<FileInfo> Stat(const std::string& path) override;
+  absl::Status SetModified(const std::string& path, absl::Time modified) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
   absl::Status Remove(const std::string& path) override;
+  absl::Status RemoveDirectory(const std::string& path) override;
   absl::Status SyncDirectory(const std::string& directory) override;
   absl::StatusOr<std::uint64_t> FreeBytes(const std::string& directory) override;
   absl::StatusOr<std::unique_ptr<FileLock>> Lock(const std::string& path) override;

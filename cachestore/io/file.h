@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "cachestore/io/async_io.h"
 
 namespace kvist {
@@ -50,6 +51,11 @@ class FileLock {
   virtual ~FileLock() = default;
 };
 
+struct FileInfo {
+  std::uint64_t bytes = 0;
+  absl::Time modified;
+};
+
 struct OpenOptions {
   bool create = false;  // create if missing (mode 0600)
   bool direct = false;  // O_DIRECT; refused with InvalidArgument or Unimplemented where the file system cannot
@@ -68,8 +74,12 @@ class FileSystem {
   // Names in a directory, sorted, without "." and "..".
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& directory) = 0;
   virtual absl::StatusOr<bool> Exists(const std::string& path) = 0;
+  virtual absl::StatusOr<FileInfo> Stat(const std::string& path) = 0;
+  // Sets the modification time, in whole seconds; the shared folder keeps an object's expiry there.
+  virtual absl::Status SetModified(const std::string& path, absl::Time modified) = 0;
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
   virtual absl::Status Remove(const std::string& path) = 0;
+  virtual absl::Status RemoveDirectory(const std::string& path) = 0;  // an empty one only
   // A directory entry is durable only after this.
   virtual absl::Status SyncDirectory(const std::string& directory) = 0;
   // Bytes that this user may still allocate there.

@@ -165,6 +165,19 @@ class PosixFileSystem final : public FileSystem {
     return ErrnoStatus(errno, fmt::format("look up {}", path));
   }
 
+  absl::StatusOr<FileInfo> Stat(const std::string& path) override {
+    struct stat st;
+    if (::stat(path.c_str(), &st) != 0) return ErrnoStatus(errno, fmt::format("look up {}", path));
+    return FileInfo{static_cast<std::uint64_t>(st.st_size), absl::TimeFromTimespec(st.st_mtim)};
+  }
+
+  absl::Status SetModified(const std::string& path, absl::Time modified) override {
+    timespec times[2] = {{0, UTIME_OMIT}, {static_cast<time_t>(absl::ToUnixSeconds(modified)), 0}};
+    if (::utimensat(AT_FDCWD, path.c_str(), times, 0) != 0)
+      return ErrnoStatus(errno, fmt::format("set time of {}", path));
+    return absl::OkStatus();
+  }
+
   absl::Status Rename(const std::string& from, const std::string& to) override {
     if (::rename(from.c_str(), to.c_str()) != 0) return ErrnoStatus(errno, fmt::format("rename {} to {}", from, to));
     return absl::OkStatus();
@@ -172,6 +185,11 @@ class PosixFileSystem final : public FileSystem {
 
   absl::Status Remove(const std::string& path) override {
     if (::unlink(path.c_str()) != 0) return ErrnoStatus(errno, fmt::format("remove {}", path));
+    return absl::OkStatus();
+  }
+
+  absl::Status RemoveDirectory(const std::string& path) override {
+    if (::rmdir(path.c_str()) != 0) return ErrnoStatus(errno, fmt::format("remove directory {}", path));
     return absl::OkStatus();
   }
 

@@ -3,9 +3,15 @@
 #include <algorithm>
 #include <utility>
 
-#include "cachestore/movement/write_back.h"
+#include "cachestore/io/clock.h"
 
 namespace kvist {
+namespace {
+
+// Deadlines are intervals: the wall clock has no say in them.
+absl::Duration IntervalNow() { return SystemClock().Monotonic(); }
+
+}  // namespace
 
 void Acquisition::Start(const Parts& parts, Request request, std::span<const TokenId> tokens,
                         std::shared_ptr<Call> call, std::shared_ptr<void> alive) {
@@ -16,24 +22,71 @@ void Acquisition::Start(const Parts& parts, Request request, std::span<const Tok
   const std::size_t reachable = self->Reachable();
   const bool all_here = std::find(self->blocks_.begin(), self->blocks_.begin() + static_cast<std::ptrdiff_t>(reachable),
                                   nullptr) == self->blocks_.begin() + static_cast<std::ptrdiff_t>(reachable);
+  self->reachable_ = reachable;
+  if (parts.shared != nullptr && !(all_here && reachable == self->blocks_.size())) {
+    self->shared_due_ = IntervalNow() + parts.shared->options().chain_timeout;
+  }
   {
     absl::MutexLock lock(&self->mutex_);
     self->limit_ = reachable;
     if (all_here) self->next_ = reachable;
   }
-  if (!all_here) self->tokens_.assign(tokens.begin(), tokens.end());
+  if (!all_here || (parts.shared != nullptr && reachable < self->blocks_.size()))
+    self->tokens_.assign(tokens.begin(), tokens.end());
+  self->Probe();
   self->Pump();
+}
+
+Acquisition::Below Acquisition::OnNvme(std::size_t index) const {
+  const std::optional<NvmeBlock> below = parts_.nvme->Find(request_.keys[index]);
+  if (!below) return Below::kAbsent;
+  const bool good = below->ns == request_.ns && below->record_bytes == request_.shape.record_bytes() &&
+                    !ExpiredBelow(*below, request_.now);
+  return good ? Below::kHere : Below::kUseless;
 }
 
 std::size_t Acquisition::Reachable() const {
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    if (blocks_[i] != nullptr) continue;
-    const std::optional<NvmeBlock> below = parts_.nvme->Find(request_.keys[i]);
-    const bool good = below && below->ns == request_.ns && below->record_bytes == request_.shape.record_bytes() &&
-                      !ExpiredBelow(*below, request_.now);
-    if (!good) return i;
+    if (blocks_[i] == nullptr && OnNvme(i) != Below::kHere) return i;
   }
   return blocks_.size();
+}
+
+void Acquisition::Probe() {
+  if (parts_.shared == nullptr || reachable_ >= blocks_.size() || call_->over()) return;
+  // What is not here; what is here beyond it counts again once the gap is closed.
+  std::vector<std::size_t> missing;
+  std::size_t end = reachable_;
+  for (; end < blocks_.size(); ++end) {
+    if (blocks_[end] != nullptr) continue;
+    const Below below = OnNvme(end);
+    if (below == Below::kUseless) break;
+    if (below == Below::kAbsent) missing.push_back(end);
+  }
+  if (missing.empty()) return;
+  std::vector<BlockKey> keys;
+  keys.reserve(missing.size());
+  for (const std::size_t index : missing) keys.push_back(request_.keys[index]);
+  {
+    absl::MutexLock lock(&mutex_);
+    ++in_flight_;
+  }
+  parts_.shared->CountPresent(
+      request_.ns, std::move(keys),
+      [self = shared_from_this(), missing = std::move(missing), end](absl::StatusOr<std::size_t> count) {
+        const std::size_t present = count.value_or(0);
+        self->OnProbed(present < missing.size() ? missing[present] : end);
+      });
+}
+
+void Acquisition::OnProbed(std::size_t limit) {
+  {
+    absl::MutexLock lock(&mutex_);
+    --in_flight_;
+    // Unless something failed before: then the chain ends there.
+    if (limit_ == reachable_) limit_ = limit;
+  }
+  Pump();
 }
 
 void Acquisition::Pump() {
@@ -67,29 +120,37 @@ void Acquisition::Pump() {
       }
       ++in_flight_;
     }
-    parts_.promotion->Fetch(request_.ns, request_.keys[index], request_.shape, request_.expires,
-                            [self, index](absl::StatusOr<DramBlockRef> block) {
-                              self->OnFetched(index, std::move(block));
-                            });
+    parts_.promotion->Fetch(
+        {.ns = request_.ns,
+         .key = request_.keys[index],
+         .shape = request_.shape,
+         .expires = request_.expires,
+         .shared_time = shared_due_ - IntervalNow()},
+        [self, index](absl::StatusOr<Promotion::Fetched> fetched) { self->OnFetched(index, std::move(fetched)); });
   }
   Finish();
 }
 
-void Acquisition::OnFetched(std::size_t index, absl::StatusOr<DramBlockRef> block) {
+bool Acquisition::Fits(std::size_t index, const DramBlock& block) const {
   const std::size_t count = request_.shape.block_tokens;
-  bool good = block.ok();
-  if (good && !RecordTokensEqual((*block)->record(), std::span(tokens_).subspan(index * count, count))) {
+  return block.parent() == (index == 0 ? request_.ns : request_.keys[index - 1]) &&
+         RecordTokensEqual(block.record(), std::span(tokens_).subspan(index * count, count));
+}
+
+void Acquisition::OnFetched(std::size_t index, absl::StatusOr<Promotion::Fetched> fetched) {
+  bool good = fetched.ok();
+  if (good && !Fits(index, *fetched->block)) {
     parts_.dram->CountCorrupt();
     good = false;
   }
-  if (good) parts_.dram->Lease(*block);
+  if (good) parts_.dram->Lease(fetched->block);
   {
     absl::MutexLock lock(&mutex_);
     --in_flight_;
     if (good) {
-      blocks_[index] = *std::move(block);
-      sources_[index] = Tier::kNvme;
-    } else if (absl::IsResourceExhausted(block.status()) && YieldTail(index)) {
+      blocks_[index] = std::move(fetched->block);
+      sources_[index] = fetched->from;
+    } else if (absl::IsResourceExhausted(fetched.status()) && YieldTail(index)) {
       again_.push_back(index);
     } else {
       limit_ = std::min(limit_, index);
@@ -110,6 +171,17 @@ bool Acquisition::YieldTail(std::size_t after) {
   return false;
 }
 
+void Acquisition::CountHits(std::size_t count) {
+  const auto from = [&](Tier tier) {
+    return static_cast<std::uint64_t>(
+        std::count(sources_.begin(), sources_.begin() + static_cast<std::ptrdiff_t>(count), tier));
+  };
+  parts_.hits->dram += from(Tier::kDram);
+  parts_.hits->nvme += from(Tier::kNvme);
+  parts_.hits->shared += from(Tier::kShared);
+  parts_.hits->miss += request_.keys.size() - count;
+}
+
 void Acquisition::Finish() {
   std::size_t count = 0;
   {
@@ -121,17 +193,18 @@ void Acquisition::Finish() {
   if (count > 0) {
     parts_.dram->Touch(keys, request_.expires);
     parts_.nvme->Touch(keys, ExpiryToUnixSeconds(request_.expires));
+    if (parts_.shared_write_back != nullptr) parts_.shared_write_back->Offer(request_.ns, keys, request_.expires);
   }
   std::vector<Lease::Block> leased;
   leased.reserve(count);
-  std::uint64_t from_nvme = 0;
+  DramBlockRef last_shared;
   for (std::size_t i = 0; i < count; ++i) {
     leased.push_back({keys[i], sources_[i], blocks_[i]->payload()});
-    from_nvme += sources_[i] == Tier::kNvme ? 1 : 0;
+    if (sources_[i] == Tier::kShared) last_shared = blocks_[i];
   }
-  parts_.hits->dram += count - from_nvme;
-  parts_.hits->nvme += from_nvme;
-  parts_.hits->miss += request_.keys.size() - count;
+  CountHits(count);
+  // With those above it.
+  if (last_shared != nullptr) parts_.write_back->Enqueue(last_shared, nullptr);
 
   std::vector<DramBlockRef> held(std::make_move_iterator(blocks_.begin()),
                                  std::make_move_iterator(blocks_.begin() + static_cast<std::ptrdiff_t>(count)));

@@ -1,5 +1,6 @@
-// Acquisition: one Acquire whose chain is partly on NVMe. Fetches the missing blocks, several at a time and in chain
-// order, and ends with a lease on the longest readable prefix.
+// Acquisition: one Acquire whose chain is partly below DRAM. Asks the shared tier how far it continues what is here,
+// fetches the missing blocks meanwhile, several at a time and in chain order, and ends with a lease on the longest
+// readable prefix.
 // Thread safety: any thread; keeps itself alive while fetches are under way.
 #pragma once
 
@@ -13,6 +14,9 @@
 #include "absl/time/time.h"
 #include "cachestore/movement/pending_call.h"
 #include "cachestore/movement/promotion.h"
+#include "cachestore/movement/shared_reader.h"
+#include "cachestore/movement/shared_write_back.h"
+#include "cachestore/movement/write_back.h"
 #include "cachestore/prefix_store.h"
 #include "cachestore/tier/dram_tier.h"
 #include "cachestore/tier/nvme_tier.h"
@@ -22,6 +26,7 @@ namespace kvist {
 struct HitCounters {
   std::atomic<std::uint64_t> dram = 0;
   std::atomic<std::uint64_t> nvme = 0;
+  std::atomic<std::uint64_t> shared = 0;
   std::atomic<std::uint64_t> miss = 0;
 };
 
@@ -35,6 +40,9 @@ class Acquisition : public std::enable_shared_from_this<Acquisition> {
     std::shared_ptr<DramTier> dram;
     NvmeTier* nvme = nullptr;
     Promotion* promotion = nullptr;
+    WriteBack* write_back = nullptr;
+    SharedReader* shared = nullptr;  // this and the next: null without a shared tier
+    SharedWriteBack* shared_write_back = nullptr;
     HitCounters* hits = nullptr;
   };
   struct Request {
@@ -57,17 +65,27 @@ class Acquisition : public std::enable_shared_from_this<Acquisition> {
   Acquisition& operator=(const Acquisition&) = delete;
 
  private:
-  std::size_t Reachable() const;  // the chain's length as far as both tiers know
+  enum class Below : std::uint8_t { kHere, kAbsent, kUseless };
+  Below OnNvme(std::size_t index) const;
+  std::size_t Reachable() const;  // the chain's length as far as both tiers of this store know
+  // Asks the shared tier how far it continues the chain, if that can be.
+  void Probe() ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnProbed(std::size_t limit) ABSL_LOCKS_EXCLUDED(mutex_);
   void Pump() ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnFetched(std::size_t index, absl::StatusOr<DramBlockRef> block) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnFetched(std::size_t index, absl::StatusOr<Promotion::Fetched> fetched) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether the block continues this chain: its parent and every token id.
+  bool Fits(std::size_t index, const DramBlock& block) const;
   // Gives up the end of the chain that is in DRAM already, to make room for what comes before it.
   bool YieldTail(std::size_t after) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish() ABSL_LOCKS_EXCLUDED(mutex_);
+  void CountHits(std::size_t count);
 
   const Parts parts_;
   const Request request_;
   const std::shared_ptr<Call> call_;
   const std::shared_ptr<void> alive_;
+  std::size_t reachable_ = 0;          // at the start
+  absl::Duration shared_due_;          // monotonic: the end of the chain's time for the shared tier
   std::vector<TokenId> tokens_;        // a copy, made if fetching outlives the caller's
   std::vector<Tier> sources_;          // one per key
   std::vector<DramBlockRef> blocks_;   // one per key, leased; null while not in DRAM. An element has one writer.

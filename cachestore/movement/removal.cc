@@ -2,10 +2,41 @@
 
 #include <utility>
 
+#include "cachestore/movement/join.h"
+#include "fmt/format.h"
+
 namespace kvist {
 
 void Removal::Drop(std::vector<NamespaceId> namespaces, Done<DropResult> done) {
   auto set = std::make_shared<const Set>(namespaces.begin(), namespaces.end());
+  if (shared_.tier == nullptr) return DropHere(set, std::move(done));
+  // Before DRAM is emptied: what a read from the shared tier brings is then older than the drop.
+  shared_.reader->CloseGate(namespaces);
+  auto here = std::make_shared<absl::StatusOr<DropResult>>(DropResult{});
+  // Both parts, whichever is last.
+  auto both =
+      std::make_shared<Join>([this, namespaces, here, done = std::move(done)](const absl::Status& shared) mutable {
+        shared_.reader->OpenGate(namespaces);
+        shared_.write_back->OpenGate(namespaces);
+        if (!here->ok() || shared.ok()) return std::move(done)(*here);
+        std::move(done)(absl::UnavailableError(
+            fmt::format("dropped here ({} blocks), but not in the shared tier: repeat it when that is back: {}",
+                        (*here)->blocks, std::string(shared.message()))));
+      });
+  shared_.write_back->CloseGate(namespaces, [this, namespaces, both](const absl::Status&) {
+    DropShared(namespaces, [both](const absl::Status& status) { both->Report(status); });
+  });
+  DropHere(set, [here, both](absl::StatusOr<DropResult> result) { *here = std::move(result); });
+}
+
+void Removal::DropShared(std::vector<NamespaceId> namespaces, DoneStatus done) {
+  const auto join = std::make_shared<Join>(std::move(done));
+  for (const NamespaceId& ns : namespaces) {
+    shared_.tier->DropNamespace(ns, [join](const absl::Status& status) { join->Report(status); });
+  }
+}
+
+void Removal::DropHere(const std::shared_ptr<const Set>& set, Done<DropResult> done) {
   const auto matches = [set](const NamespaceId& ns) { return set->contains(ns); };
   // The order matters: out of DRAM first, so that WriteBack takes on no more of them; then its waiting ones; then
   // wait for those already with the NVMe tier, and only then drop there.

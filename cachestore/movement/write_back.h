@@ -40,8 +40,10 @@ class WriteBack {
   // Below NvmeTierOptions::write_queue_limit's default, so that its queue is never what refuses a block.
   static constexpr std::size_t kInFlightMax = 512;
 
-  WriteBack(std::shared_ptr<DramTier> dram, NvmeTier* nvme, Worker* worker)
-      : dram_(std::move(dram)), nvme_(nvme), worker_(worker) {}
+  // `on_durable` (may be null) is called for each block that has become so, and must not block.
+  using OnDurable = std::function<void(const DramBlock&)>;
+  WriteBack(std::shared_ptr<DramTier> dram, NvmeTier* nvme, Worker* worker, OnDurable on_durable = nullptr)
+      : dram_(std::move(dram)), nvme_(nvme), worker_(worker), on_durable_(std::move(on_durable)) {}
 
   // Makes a published block durable, and first whatever above it isn't. `done` (may be null) runs when it is, or can't
   // be: NotFound if its parent is gone, otherwise as NvmeTier::Write.
@@ -75,6 +77,7 @@ class WriteBack {
     std::vector<std::pair<DoneStatus, absl::Status>> calls;
     std::vector<std::pair<BlockKey, absl::Time>> touches;  // used again while being written
     std::vector<WriteRef> take_back;
+    std::vector<DramBlockRef> durable;
   };
 
   // Whether the block's chain is on NVMe up to its root.
@@ -92,6 +95,7 @@ class WriteBack {
   const std::shared_ptr<DramTier> dram_;
   NvmeTier* const nvme_;
   Worker* const worker_;
+  const OnDurable on_durable_;
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<BlockKey, WriteRef> writes_ ABSL_GUARDED_BY(mutex_);  // not resolved yet
   std::deque<WriteRef> queue_ ABSL_GUARDED_BY(mutex_);                      // not submitted yet

@@ -123,6 +123,17 @@ void StampRecord(std::span<std::byte> record, const ExtentStamp& extent, std::in
   Put(record, kChecksumAt, HeaderChecksum(record, Get<std::uint32_t>(record, kHeaderBytesAt)));
 }
 
+void CopyRecordHeader(std::span<const std::byte> record, const RecordShape& shape, std::span<std::byte> into) {
+  const std::size_t header_bytes = shape.header_bytes();
+  assert(into.size() >= header_bytes && record.size() >= header_bytes);
+  const auto copy = [&](std::size_t from, std::size_t to) {
+    std::memcpy(into.data() + from, record.data() + from, to - from);
+  };
+  copy(0, kChecksumAt);
+  copy(kNamespaceAt, kSegmentAt);
+  copy(kOffsetAt + sizeof(std::uint64_t), header_bytes);
+}
+
 absl::StatusOr<RecordHeader> ReadRecordHeader(std::span<const std::byte> record) {
   if (record.size() < kRecordAlignment) {
     return absl::DataLossError(fmt::format("block record truncated: {} bytes", record.size()));

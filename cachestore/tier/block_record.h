@@ -57,6 +57,10 @@ void SealRecord(std::span<std::byte> record, const RecordHeader& header, std::sp
 // Sets the extent fields and the header checksum; nothing a concurrent reader of tokens or payload looks at.
 void StampRecord(std::span<std::byte> record, const ExtentStamp& extent, std::int64_t expires_unix_s);
 
+// Copies the header of a published record except for what StampRecord sets, which another thread may be setting at this
+// moment; the copy must be stamped before it is a header. `into`: shape.header_bytes() long.
+void CopyRecordHeader(std::span<const std::byte> record, const RecordShape& shape, std::span<std::byte> into);
+
 // Parses and checks the header (magic, version, sizes within `record`, header checksum). DataLoss names the fault.
 absl::StatusOr<RecordHeader> ReadRecordHeader(std::span<const std::byte> record);
 

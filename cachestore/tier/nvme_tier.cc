@@ -58,6 +58,7 @@ class NvmeTierImpl final : public NvmeTier {
     if (absl::Status s = core_.files->Probe(core_.directory.segments()); !s.ok()) return s;
     BlockIndexOptions index_options;
     index_options.directory = core_.directory.index();
+    index_options.secret = core_.options.secret;
     absl::StatusOr<std::unique_ptr<BlockIndex>> index = BlockIndex::Open(index_options);
     if (!index.ok()) return index.status();
     core_.index = *std::move(index);

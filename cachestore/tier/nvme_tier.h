@@ -44,6 +44,9 @@ struct NvmeTierOptions {
   std::uint32_t queue_depth = 32;                          // transfers in flight
   std::size_t write_queue_limit = 1024;                    // writes waiting; beyond it ResourceExhausted
   EvictionKind eviction = kDefaultEviction;
+  // The key secret of a store that is made by this call; a random one if unset. FailedPrecondition if the store exists
+  // with another.
+  std::optional<KeyHasher::Secret> secret = std::nullopt;
   FileSystem* file_system = nullptr;  // null: the real one; must outlive the tier
   const Clock* clock = nullptr;       // required; must outlive the tier
 };

@@ -78,11 +78,13 @@ absl::Status SingleGenerator::CheckLengths(std::span<const TokenId> prompt, cons
 
 void SingleGenerator::LoadPrefix(std::span<const TokenId> prompt, SequenceKv& kv, GenerateResult& result) {
   Lease lease = cache_.AcquirePrefix(prompt, binding_.read);
-  std::size_t from_dram = 0;
-  std::size_t from_nvme = 0;
-  for (const Lease::Block& block : lease.blocks()) {
-    (block.source == Tier::kDram ? from_dram : from_nvme) += block_tokens_;
-  }
+  const auto tokens_from = [&, blocks = lease.blocks()](Tier tier) {
+    const auto of_tier = [tier](const Lease::Block& block) { return block.source == tier; };
+    return static_cast<std::size_t>(std::count_if(blocks.begin(), blocks.end(), of_tier)) * block_tokens_;
+  };
+  const std::size_t from_dram = tokens_from(Tier::kDram);
+  const std::size_t from_nvme = tokens_from(Tier::kNvme);
+  const std::size_t from_shared = tokens_from(Tier::kShared);
   absl::Status loaded = kv.Adopt(std::move(lease));
   if (loaded.ok()) loaded = kv.WaitLoaded();
   if (!loaded.ok()) {
@@ -93,6 +95,7 @@ void SingleGenerator::LoadPrefix(std::span<const TokenId> prompt, SequenceKv& kv
   result.cached_tokens = kv.adopted_tokens();
   result.cached_from_dram = from_dram;
   result.cached_from_nvme = from_nvme;
+  result.cached_from_shared = from_shared;
 }
 
 absl::Status SingleGenerator::Prefill(std::span<const TokenId> prompt, SequenceKv& kv,

@@ -44,6 +44,7 @@ struct GenerateResult {
   std::size_t cached_tokens = 0;       // of the prompt, not computed
   std::size_t cached_from_dram = 0;    // tokens
   std::size_t cached_from_nvme = 0;    // tokens
+  std::size_t cached_from_shared = 0;  // tokens
   std::size_t stored_blocks = 0;       // newly given to the store
   std::string store_error;             // why the store was not used to the full; empty if it was
   absl::Duration load;                 // waiting for stored KV

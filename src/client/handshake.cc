@@ -113,6 +113,7 @@ absl::StatusOr<Attachment> Attach(const RemoteStoreOptions& options, int stop_fd
   hello->set_max_version(protocol::kMaxVersion);
   hello->set_client(options.client_name.substr(0, 64));
   hello->set_staging_bytes(options.staging_bytes);
+  hello->set_last_tier(v1::TIER_SHARED);
   const auto frame = protocol::EncodeFrame(request, protocol::kMaxHelloBytes);
   if (!frame.ok()) return frame.status();
   // A daemon that refuses (too many clients) may answer and close before it reads: its answer says more than EPIPE.

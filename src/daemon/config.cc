@@ -20,6 +20,7 @@ struct Setting {
   std::string description;
   std::function<absl::Status(DaemonConfig&, std::string_view)> parse;
   std::function<std::string(const DaemonConfig&)> print;  // as TOML
+  bool is_flag = false;                                   // true or false, without quotes
 };
 
 // `field` is a function from a DaemonConfig, const or not, to the setting's variable.
@@ -69,9 +70,28 @@ Setting Time(std::string name, Field field, std::string description) {
 }
 
 template <typename Field>
-Setting Path(std::string name, Field field, std::string description) {
+Setting Flag(std::string name, Field field, std::string description) {
   return {std::move(name), std::move(description),
           [field](DaemonConfig& config, std::string_view text) -> absl::Status {
+            if (text != "true" && text != "false") {
+              return absl::InvalidArgumentError(fmt::format("\"{}\" is neither true nor false", text));
+            }
+            field(config) = text == "true";
+            return absl::OkStatus();
+          },
+          [field](const DaemonConfig& config) { return std::string(field(config) ? "true" : "false"); }, true};
+}
+
+enum class PathIs { kNeeded, kOptional };  // an optional one may be empty
+
+template <typename Field>
+Setting Path(std::string name, Field field, std::string description, PathIs path_is = PathIs::kNeeded) {
+  return {std::move(name), std::move(description),
+          [field, path_is](DaemonConfig& config, std::string_view text) -> absl::Status {
+            if (path_is == PathIs::kOptional && text.empty()) {
+              field(config).clear();
+              return absl::OkStatus();
+            }
             if (const auto expanded = ExpandPath(text); !expanded.ok()) return expanded.status();
             field(config) = std::string(text);
             return absl::OkStatus();
@@ -146,6 +166,22 @@ std::vector<Setting> Settings() {
       Time(
           "store.ttl", [](auto& c) -> auto& { return c.ttl; },
           "Blocks expire this long after their last use; \"inf\": never."),
+      Path(
+          "shared.directory", [](auto& c) -> auto& { return c.shared_directory; },
+          "The folder shared with other kvistds; empty: none.", PathIs::kOptional),
+      Flag(
+          "shared.sync", [](auto& c) -> auto& { return c.shared_sync; },
+          "Each block is on stable storage before others see it."),
+      Number(
+          "shared.threads", [](auto& c) -> auto& { return c.shared_threads; }, 2, 256, "Transfers at once."),
+      Time(
+          "shared.timeout", [](auto& c) -> auto& { return c.shared_timeout; }, "A read that takes longer is a miss."),
+      Time(
+          "shared.chain_timeout", [](auto& c) -> auto& { return c.shared_chain_timeout; },
+          "The same, all of one prompt's reads together."),
+      Time(
+          "shared.drain_timeout", [](auto& c) -> auto& { return c.shared_drain_timeout; },
+          "At a stop, writing to the folder may take this long."),
       Number(
           "limits.clients", [](auto& c) -> auto& { return c.limits.clients; }, 1, 65536, "Connections at once."),
       Time(
@@ -185,7 +221,7 @@ std::string KnownKeys(const std::vector<Setting>& settings, std::string_view sec
     if (!setting.name.starts_with(fmt::format("{}.", section))) continue;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", setting.name);
   }
-  return known.empty() ? "sections are [daemon], [store] and [limits]" : fmt::format("known are {}", known);
+  return known.empty() ? "sections are [daemon], [store], [shared] and [limits]" : fmt::format("known are {}", known);
 }
 
 absl::Status Fault(const std::string& where, const std::string& what) {
@@ -205,6 +241,8 @@ absl::Status ApplyNode(const std::vector<Setting>& settings, const std::string& 
     text = *as_text;
   } else if (const auto as_number = node.value_exact<std::int64_t>()) {
     text = fmt::format("{}", *as_number);
+  } else if (const auto as_flag = node.value_exact<bool>(); as_flag && setting->is_flag) {
+    text = *as_flag ? "true" : "false";
   } else {
     return Fault(where, fmt::format("{}: must be a text or a whole number", name));
   }

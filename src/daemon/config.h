@@ -30,6 +30,13 @@ struct DaemonConfig {
   std::string eviction{EvictionKindName(kDefaultEviction)};
   absl::Duration ttl = absl::Hours(72);
 
+  std::string shared_directory;  // empty: no shared tier
+  bool shared_sync = true;
+  std::uint64_t shared_threads = 8;
+  absl::Duration shared_timeout = absl::Seconds(2);
+  absl::Duration shared_chain_timeout = absl::Seconds(10);
+  absl::Duration shared_drain_timeout = absl::Seconds(5);
+
   Limits limits;
 };
 

@@ -126,7 +126,9 @@ void Dispatcher::Match(std::uint64_t id, const v1::Prefix& request) {
                             if (!match.ok()) return self.FinishError(id, match.status());
                             v1::Reply reply;
                             std::string* tiers = reply.mutable_match()->mutable_tiers();
-                            for (const Tier tier : match->tiers) tiers->push_back(static_cast<char>(tier));
+                            for (const Tier tier : match->tiers) {
+                              tiers->push_back(static_cast<char>(protocol::ToWire(tier, self.last_tier_)));
+                            }
                             self.Finish(id, std::move(reply));
                           }));
 }
@@ -163,7 +165,7 @@ void Dispatcher::FinishLease(std::uint64_t id, absl::StatusOr<Lease> lease) {
     for (const Lease::Block& block : lease->blocks()) {
       v1::AcquireReply::Block* wire = acquired->add_blocks();
       protocol::ToWire(block.key, wire->mutable_key());
-      wire->set_source(protocol::ToWire(block.source));
+      wire->set_source(protocol::ToWire(block.source, last_tier_));
       wire->set_arena_offset(context_->store().ArenaOffset(block.payload));
     }
     leased_blocks_ += lease->blocks().size();

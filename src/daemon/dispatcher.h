@@ -30,6 +30,8 @@ class Dispatcher : public std::enable_shared_from_this<Dispatcher> {
   Dispatcher(std::shared_ptr<SessionContext> context, boost::asio::any_io_executor strand, Respond respond);
   ~Dispatcher();
 
+  // The highest tier that the client knows.
+  void SetLastTier(v1::TierId tier) { last_tier_ = tier; }
   void SetStaging(protocol::Mapping staging) { staging_ = std::move(staging); }
 
   // Starts a request, or answers it at once. An error is a fault of the connection, which must then end.
@@ -83,6 +85,7 @@ class Dispatcher : public std::enable_shared_from_this<Dispatcher> {
   const boost::asio::any_io_executor strand_;
   const Respond respond_;
   protocol::Mapping staging_;
+  v1::TierId last_tier_ = v1::TIER_NVME;
   bool draining_ = false;
   bool ended_ = false;
   absl::flat_hash_map<std::uint64_t, Outstanding> outstanding_;

@@ -49,6 +49,9 @@ int Serve(const DaemonConfig& config) {
   const auto directory = ExpandPath(config.directory);
   if (!socket_path.ok()) return Report(socket_path.status(), kExitUsage);
   if (!directory.ok()) return Report(directory.status(), kExitUsage);
+  const auto shared =
+      config.shared_directory.empty() ? absl::StatusOr<std::string>("") : ExpandPath(config.shared_directory);
+  if (!shared.ok()) return Report(shared.status(), kExitUsage);
 
   // Before any thread is made, so that all of them block the signals.
   const sigset_t signals = StopSignals();
@@ -66,6 +69,12 @@ int Serve(const DaemonConfig& config) {
   options.dram_bytes = config.dram_bytes;
   options.ttl = config.ttl;
   options.eviction = *EvictionKindFromName(config.eviction);
+  options.shared.folder.directory = *shared;
+  options.shared.folder.sync = config.shared_sync;
+  options.shared.folder.threads = config.shared_threads;
+  options.shared.read.timeout = config.shared_timeout;
+  options.shared.read.chain_timeout = config.shared_chain_timeout;
+  options.shared.drain_timeout = config.shared_drain_timeout;
   auto store = LocalStore::Open(options);
   if (!store.ok()) return Report(store.status(), kExitFault);
 
@@ -73,8 +82,9 @@ int Serve(const DaemonConfig& config) {
       .limits = config.limits, .threads = config.threads, .drain_timeout = config.drain_timeout};
   auto server = Server::Start(store->get(), &*endpoint, server_options);
   if (!server.ok()) return Report(server.status(), kExitFault);
-  spdlog::info("ready: unix:{}, store {} (dram {}, nvme {}, ttl {})", *socket_path, *directory,
-               BytesText(config.dram_bytes), BytesText(config.nvme_bytes), DurationText(config.ttl));
+  spdlog::info("ready: unix:{}, store {} (dram {}, nvme {}, ttl {}){}{}", *socket_path, *directory,
+               BytesText(config.dram_bytes), BytesText(config.nvme_bytes), DurationText(config.ttl),
+               shared->empty() ? "" : ", shared folder ", *shared);
 
   int signal = 0;
   sigwait(&signals, &signal);

@@ -124,6 +124,8 @@ absl::Status Session::Greet(const v1::Request& request) {
   answer->mutable_limits()->set_outstanding_bytes(limits.outstanding_bytes);
   answer->mutable_limits()->set_leased_blocks(limits.leased_blocks);
 
+  if (hello.last_tier() > v1::TIER_NVME) dispatcher_->SetLastTier(hello.last_tier());
+
   std::vector<int> descriptors = {context_->store().arena_fd()};
   protocol::Descriptor staging;
   staging_bytes_ = context_->TakeStaging(hello.staging_bytes());

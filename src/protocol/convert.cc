@@ -54,11 +54,40 @@ TierStats TierStatsFromWire(const v1::TierStats& wire) {
   return {.blocks = wire.blocks(), .bytes = wire.bytes(), .capacity_bytes = wire.capacity_bytes()};
 }
 
+void SharedStatsToWire(const SharedStats& stats, v1::SharedStats* wire) {
+  wire->set_available(stats.available);
+  wire->set_hit_blocks(stats.hit_blocks);
+  wire->set_read_bytes(stats.read_bytes);
+  wire->set_written_blocks(stats.written_blocks);
+  wire->set_written_bytes(stats.written_bytes);
+  wire->set_timeouts(stats.timeouts);
+  wire->set_errors(stats.errors);
+  wire->set_corrupt_blocks(stats.corrupt_blocks);
+  wire->set_write_back_pending(stats.write_back_pending);
+  wire->set_write_back_dropped(stats.write_back_dropped);
+}
+
+SharedStats SharedStatsFromWire(const v1::StatsReply& reply) {
+  const v1::SharedStats& wire = reply.shared();
+  return {.configured = reply.has_shared(),
+          .available = wire.available(),
+          .hit_blocks = wire.hit_blocks(),
+          .read_bytes = wire.read_bytes(),
+          .written_blocks = wire.written_blocks(),
+          .written_bytes = wire.written_bytes(),
+          .timeouts = wire.timeouts(),
+          .errors = wire.errors(),
+          .corrupt_blocks = wire.corrupt_blocks(),
+          .write_back_pending = wire.write_back_pending(),
+          .write_back_dropped = wire.write_back_dropped()};
+}
+
 }  // namespace
 
 void ToWire(const StoreStats& stats, v1::StatsReply* wire) {
   TierStatsToWire(stats.dram, wire->mutable_dram());
   TierStatsToWire(stats.nvme, wire->mutable_nvme());
+  if (stats.shared.configured) SharedStatsToWire(stats.shared, wire->mutable_shared());
   wire->set_namespaces(stats.namespaces);
   wire->set_leased_blocks(stats.leased_blocks);
   wire->set_hit_blocks_dram(stats.hit_blocks_dram);
@@ -77,6 +106,7 @@ void ToWire(const StoreStats& stats, v1::StatsReply* wire) {
 StoreStats FromWire(const v1::StatsReply& wire) {
   return {.dram = TierStatsFromWire(wire.dram()),
           .nvme = TierStatsFromWire(wire.nvme()),
+          .shared = SharedStatsFromWire(wire),
           .namespaces = wire.namespaces(),
           .leased_blocks = wire.leased_blocks(),
           .hit_blocks_dram = wire.hit_blocks_dram(),
@@ -108,11 +138,15 @@ NamespaceInfo FromWire(const v1::ListNamespacesReply::Item& wire) {
               wire.has_last_used_unix_ms() ? absl::FromUnixMillis(wire.last_used_unix_ms()) : absl::InfinitePast()};
 }
 
-v1::TierId ToWire(Tier tier) { return static_cast<v1::TierId>(tier); }
+v1::TierId ToWire(Tier tier, v1::TierId last_known) {
+  const auto id = static_cast<v1::TierId>(tier);
+  return id <= last_known ? id : last_known;
+}
 
 absl::StatusOr<Tier> TierFromWire(int tier) {
   if (tier == static_cast<int>(Tier::kDram)) return Tier::kDram;
   if (tier == static_cast<int>(Tier::kNvme)) return Tier::kNvme;
+  if (tier == static_cast<int>(Tier::kShared)) return Tier::kShared;
   return absl::InternalError(fmt::format("unknown tier {} in a reply", tier));
 }
 

@@ -26,7 +26,8 @@ StoreStats FromWire(const v1::StatsReply& wire);
 void ToWire(const NamespaceInfo& info, v1::ListNamespacesReply::Item* wire);
 NamespaceInfo FromWire(const v1::ListNamespacesReply::Item& wire);
 
-v1::TierId ToWire(Tier tier);
+// To a peer that knows tiers up to `last_known`, which stands for those beyond, too.
+v1::TierId ToWire(Tier tier, v1::TierId last_known);
 absl::StatusOr<Tier> TierFromWire(int tier);
 
 std::string TokensToWire(std::span<const TokenId> tokens);

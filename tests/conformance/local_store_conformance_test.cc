@@ -7,6 +7,23 @@ std::unique_ptr<StoreFactory> MakeLocalStoreFactory() { return std::make_unique<
 
 INSTANTIATE_TEST_SUITE_P(Local, PrefixStoreConformance, testing::Values(&MakeLocalStoreFactory));
 
+// With a shared tier below, which holds what the store has evicted.
+class SharedStoreFactory : public LocalStoreFactory {
+ protected:
+  void Adjust(LocalStoreOptions& options) override {
+    options.shared.folder.directory = folder_.path();
+    options.shared.folder.bucket_list_age = absl::ZeroDuration();
+    options.shared.folder.sync = false;
+  }
+
+ private:
+  TestDirectory folder_;
+};
+
+std::unique_ptr<StoreFactory> MakeSharedStoreFactory() { return std::make_unique<SharedStoreFactory>(); }
+
+INSTANTIATE_TEST_SUITE_P(Shared, PrefixStoreConformance, testing::Values(&MakeSharedStoreFactory));
+
 TEST(LocalStore, ALeaseAndAGrantMayOutliveIt) {
   LocalStoreFactory factory;
   auto store = factory.OpenLocal({});

@@ -18,11 +18,15 @@ class LocalStoreFactory : public StoreFactory {
     options.dram_bytes = setup.dram_bytes;
     options.ttl = setup.ttl;
     options.clock = &clock_;
+    Adjust(options);
     return LocalStore::Open(options);
   }
   absl::StatusOr<std::unique_ptr<PrefixStore>> Open(const StoreSetup& setup) override { return OpenLocal(setup); }
   FakeClock& clock() override { return clock_; }
   std::string store_directory() const { return directory_.path() + "/store"; }
+
+ protected:
+  virtual void Adjust(LocalStoreOptions&) {}
 
  private:
   TestDirectory directory_;

@@ -6,11 +6,15 @@
 
 namespace kvist::cli {
 
-std::string_view TierOf(const engine::GenerateResult& result) {
-  if (result.cached_from_dram > 0 && result.cached_from_nvme > 0) return "dram+nvme";
-  if (result.cached_from_dram > 0) return "dram";
-  if (result.cached_from_nvme > 0) return "nvme";
-  return "-";
+std::string TierOf(const engine::GenerateResult& result) {
+  std::string tiers;
+  const auto add = [&tiers](Tier tier, std::size_t tokens) {
+    if (tokens > 0) tiers += fmt::format("{}{}", tiers.empty() ? "" : "+", TierName(tier));
+  };
+  add(Tier::kDram, result.cached_from_dram);
+  add(Tier::kNvme, result.cached_from_nvme);
+  add(Tier::kShared, result.cached_from_shared);
+  return tiers.empty() ? "-" : tiers;
 }
 
 double DecodeTokensPerSecond(const engine::GenerateResult& result) {
@@ -36,7 +40,8 @@ std::string ToJson(const engine::GenerateResult& result, std::string_view model_
       {"cached_tokens", result.cached_tokens},
       {"cached_from_dram", result.cached_from_dram},
       {"cached_from_nvme", result.cached_from_nvme},
-      {"tier", std::string(TierOf(result))},
+      {"cached_from_shared", result.cached_from_shared},
+      {"tier", TierOf(result)},
       {"stored_blocks", result.stored_blocks},
       {"store_error", result.store_error},
       {"load_s", absl::ToDoubleSeconds(result.load)},

@@ -4,12 +4,13 @@
 #include <string>
 #include <string_view>
 
+#include "cachestore/prefix_store.h"
 #include "engine/generate/generator.h"
 
 namespace kvist::cli {
 
-// The fastest tier that all cached tokens came from, "dram+nvme" if from both, "-" if none were cached.
-std::string_view TierOf(const engine::GenerateResult& result);
+// The tiers that cached tokens came from, as in "dram" or "nvme+shared"; "-" if none were cached.
+std::string TierOf(const engine::GenerateResult& result);
 
 // Tokens a second after the first token; 0 where there was none after it.
 double DecodeTokensPerSecond(const engine::GenerateResult& result);

@@ -1,6 +1,7 @@
 // kvist status: what a store holds and what became of the requests it got.
 #include <cstdint>
 #include <cstdio>
+#include <initializer_list>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -26,9 +27,24 @@ Json ToJson(const TierStats& tier) {
   return {{"blocks", tier.blocks}, {"bytes", tier.bytes}, {"capacity_bytes", tier.capacity_bytes}};
 }
 
+Json ToJson(const SharedStats& shared) {
+  if (!shared.configured) return nullptr;
+  return {{"available", shared.available},
+          {"hit_blocks", shared.hit_blocks},
+          {"read_bytes", shared.read_bytes},
+          {"written_blocks", shared.written_blocks},
+          {"written_bytes", shared.written_bytes},
+          {"timeouts", shared.timeouts},
+          {"errors", shared.errors},
+          {"corrupt_blocks", shared.corrupt_blocks},
+          {"write_back_pending", shared.write_back_pending},
+          {"write_back_dropped", shared.write_back_dropped}};
+}
+
 Json ToJson(const StoreStats& stats) {
   return {{"dram", ToJson(stats.dram)},
           {"nvme", ToJson(stats.nvme)},
+          {"shared", ToJson(stats.shared)},
           {"namespaces", stats.namespaces},
           {"leased_blocks", stats.leased_blocks},
           {"hit_blocks_dram", stats.hit_blocks_dram},
@@ -49,10 +65,36 @@ void PrintTier(std::string_view name, const TierStats& tier) {
              HumanBytes(tier.capacity_bytes));
 }
 
+using Row = std::pair<std::string_view, std::uint64_t>;
+
+void PrintRows(std::initializer_list<Row> rows) {
+  for (const auto& [name, value] : rows) fmt::print("{:<20}{:>12}\n", name, value);
+}
+
+void PrintShared(const SharedStats& shared) {
+  if (!shared.configured) return;
+  fmt::print("{:<6}{:>17}  {:>10} read, {} written\n", "shared", shared.available ? "answers" : "does not answer",
+             HumanBytes(shared.read_bytes), HumanBytes(shared.written_bytes));
+}
+
+void PrintSharedRows(const SharedStats& shared) {
+  if (!shared.configured) return;
+  PrintRows({
+      {"blocks hit in shared", shared.hit_blocks},
+      {"written to shared", shared.written_blocks},
+      {"waiting for shared", shared.write_back_pending},
+      {"not written there", shared.write_back_dropped},
+      {"shared: timeouts", shared.timeouts},
+      {"shared: errors", shared.errors},
+      {"shared: corrupt", shared.corrupt_blocks},
+  });
+}
+
 void Print(const StoreStats& stats) {
   PrintTier("dram", stats.dram);
   PrintTier("nvme", stats.nvme);
-  const std::pair<std::string_view, std::uint64_t> rows[] = {
+  PrintShared(stats.shared);
+  PrintRows({
       {"namespaces", stats.namespaces},
       {"blocks leased now", stats.leased_blocks},
       {"blocks hit in dram", stats.hit_blocks_dram},
@@ -66,8 +108,8 @@ void Print(const StoreStats& stats) {
       {"corrupt, so missed", stats.corrupt_blocks},
       {"waiting for nvme", stats.write_back_pending},
       {"device errors", stats.device_errors},
-  };
-  for (const auto& [name, value] : rows) fmt::print("{:<20}{:>12}\n", name, value);
+  });
+  PrintSharedRows(stats.shared);
 }
 
 Outcome Run(const StatusFlags& flags) {

@@ -12,7 +12,8 @@
 namespace kvist::cli {
 
 struct StoreFlag {
-  std::string url;  // unix:SOCKET, local:DIR, DIR, or empty
+  std::string url;     // unix:SOCKET, local:DIR, DIR, or empty
+  std::string shared;  // a folder that an embedded store shares with others; empty: none
 
   void Add(CLI::App& app, bool required);
   // In this process, so that what it wrote must be flushed before it ends.

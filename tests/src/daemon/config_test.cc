@@ -82,6 +82,19 @@ TEST(Config, PrintedFileLoadsAsTheSame) {
   EXPECT_EQ(again->socket, "/a \"quoted\" path");
 }
 
+TEST(Config, ReadsTheSharedFolder) {
+  const auto config = ParseConfig("[shared]\ndirectory = \"/mnt/kv\"\nsync = false\n", "x", {"shared.timeout=500ms"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->shared_directory, "/mnt/kv");
+  EXPECT_FALSE(config->shared_sync);
+  EXPECT_EQ(config->shared_timeout, absl::Milliseconds(500));
+  const auto none = ParseConfig("[shared]\ndirectory = \"/mnt/kv\"\n", "x", {"shared.directory=", "shared.sync=true"});
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_EQ(none->shared_directory, "");
+  EXPECT_THAT(Fault("[shared]\nsync = 1\n"), HasSubstr("neither true nor false"));
+  EXPECT_THAT(Fault("", {"shared.sync=yes"}), HasSubstr("neither true nor false"));
+}
+
 TEST(Config, NamesFileLineAndKeyOfAFault) {
   EXPECT_THAT(Fault("[store]\n\ndramm = \"1GiB\"\n"),
               AllOf(HasSubstr("kvistd.toml:3"), HasSubstr("unknown key \"store.dramm\""), HasSubstr("store.dram")));

@@ -34,13 +34,25 @@ TEST(Convert, KeepsEveryCounter) {
         &stats.expired_blocks, &stats.corrupt_blocks, &stats.write_back_pending, &stats.device_errors}) {
     *counter = next++;
   }
+  stats.shared.configured = stats.shared.available = true;
+  for (std::uint64_t* counter :
+       {&stats.shared.hit_blocks, &stats.shared.read_bytes, &stats.shared.written_blocks, &stats.shared.written_bytes,
+        &stats.shared.timeouts, &stats.shared.errors, &stats.shared.corrupt_blocks, &stats.shared.write_back_pending,
+        &stats.shared.write_back_dropped}) {
+    *counter = next++;
+  }
   v1::StatsReply wire;
   ToWire(stats, &wire);
   const StoreStats again = FromWire(wire);
   v1::StatsReply twice;
   ToWire(again, &twice);
   EXPECT_EQ(wire.SerializeAsString(), twice.SerializeAsString());
-  EXPECT_EQ(again.device_errors, next - 1);
+  EXPECT_EQ(again.shared.write_back_dropped, next - 1);
+  EXPECT_TRUE(again.shared.configured && again.shared.available);
+  stats.shared = {};
+  v1::StatsReply without;
+  ToWire(stats, &without);
+  EXPECT_FALSE(FromWire(without).shared.configured);
   EXPECT_EQ(again.nvme.capacity_bytes, 6u);
 }
 
@@ -64,7 +76,10 @@ TEST(Convert, RefusesTokensThatAreNotWhole) {
 }
 
 TEST(Convert, RefusesUnknownTiers) {
-  EXPECT_EQ(*TierFromWire(ToWire(Tier::kNvme)), Tier::kNvme);
+  for (const Tier tier : {Tier::kDram, Tier::kNvme, Tier::kShared}) {
+    EXPECT_EQ(*TierFromWire(ToWire(tier, v1::TIER_SHARED)), tier);
+  }
+  EXPECT_EQ(ToWire(Tier::kShared, v1::TIER_NVME), v1::TIER_NVME) << "to a client that doesn't know it";
   EXPECT_FALSE(TierFromWire(0).ok());
   EXPECT_FALSE(TierFromWire(9).ok());
 }

@@ -27,6 +27,10 @@ TEST(TierOf, NamesEveryTierThatGaveSomething) {
   EXPECT_EQ(TierOf(result), "dram+nvme");
   result.cached_from_dram = 0;
   EXPECT_EQ(TierOf(result), "nvme");
+  result.cached_from_shared = 64;
+  EXPECT_EQ(TierOf(result), "nvme+shared");
+  result.cached_from_nvme = 0;
+  EXPECT_EQ(TierOf(result), "shared");
 }
 
 TEST(DecodeTokensPerSecond, LeavesOutTheFirstToken) {

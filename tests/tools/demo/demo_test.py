@@ -57,8 +57,9 @@ class Demo(unittest.TestCase):
         done = self.demo()
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()
-        self.assertEqual(len(lines), 8, done.stdout)
-        self.assertEqual([line[51:61].strip() for line in lines[1:]], ["-", "dram", "-", "dram", "nvme", "nvme", "-"])
+        self.assertEqual(len(lines), 9, done.stdout)
+        self.assertEqual([line[53:63].strip() for line in lines[1:]],
+                         ["-", "dram", "-", "dram", "nvme", "nvme", "shared", "-"])
         self.assertEqual(self.left_over() - before, set())
 
     def test_fails_where_nothing_is_cached(self):
