@@ -63,7 +63,8 @@ absl::StatusOr<std::uint32_t> ReadFormat(FileSystem& fs, const std::string& path
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), version);
     versioned = error == std::errc() && end == digits.data() + digits.size();
   }
-  const bool whole = versioned && (text->size() == line_end + 1 || *text == FormatText(version));
+  const bool whole =
+      versioned && version != kStoreFormatVersion && (text->size() == line_end + 1 || *text == FormatText(version));
   const absl::StatusOr<bool> ours = fs.Exists(path + "/SECRET");
   if (!whole && ours.ok() && *ours) {
     return absl::DataLossError(
