@@ -26,8 +26,9 @@ absl::Status Enter(StoreImage& image) {
         fmt::format("{} is of format 1; `kvist status --store {}` upgrades it, then it can be checked", path, path));
   }
   if (format.ok() && *format == 0) {
-    const absl::StatusOr<bool> ours = fs.Exists(image.directory.secret());
-    if (!ours.ok() || !*ours) return absl::NotFoundError(fmt::format("{} holds no store", path));
+    // REMOVALS is made right after FORMAT: without either, at most a creation was interrupted.
+    const absl::StatusOr<bool> whole_once = fs.Exists(image.directory.removals());
+    if (!whole_once.ok() || !*whole_once) return absl::NotFoundError(fmt::format("{} holds no store", path));
   }
   absl::StatusOr<std::unique_ptr<FileLock>> lock = fs.Lock(path + "/LOCK");
   if (!lock.ok()) return lock.status();
