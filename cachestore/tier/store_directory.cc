@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 
+#include "cachestore/key/digest.h"
 #include "fmt/format.h"
 #include "spdlog/spdlog.h"
 #include "xxhash.h"
@@ -40,6 +41,17 @@ absl::Status CheckNothingForeign(FileSystem& fs, const std::string& path) {
         fmt::format("{} is not a store and not empty (it holds {}); choose an empty directory", path, name));
   }
   return absl::OkStatus();
+}
+
+// What a replacement that a crash interrupted left. On a best effort: it only takes space.
+void RemoveTemporaries(FileSystem& fs, const std::string& folder) {
+  const absl::StatusOr<std::vector<std::string>> names = fs.List(folder);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (!name.ends_with(kTemporarySuffix)) continue;
+    const std::string_view bare = std::string_view(name).substr(0, name.size() - kTemporarySuffix.size());
+    if (IsStoreFileName(bare) || NamespaceId::FromHex(bare)) (void)fs.Remove(folder + "/" + name);
+  }
 }
 
 }  // namespace
@@ -105,6 +117,8 @@ absl::StatusOr<StoreDirectory> EnterStoreDirectory(FileSystem& fs, const std::st
   for (const std::string& part : {directory.index(), directory.segments(), directory.namespaces()}) {
     if (absl::Status s = fs.CreateDirectory(part); !s.ok()) return s;
   }
+  RemoveTemporaries(fs, path);
+  RemoveTemporaries(fs, directory.namespaces());
   return directory;
 }
 

@@ -90,7 +90,8 @@ Outcome Run(const FsckFlags& flags) {
     Print(*report);
   }
   if (report->problems_total == 0) return Outcome::Ok();
-  const std::string found = fmt::format("{} problems in {}", report->problems_total, flags.directory);
+  const std::string found = fmt::format("{} problem{} in {}", report->problems_total,
+                                        report->problems_total == 1 ? "" : "s", flags.directory);
   return Outcome::Failure(ExitCode::kFailed, report->repaired
                                                  ? found + ", repaired: its store opens, and what was damaged is a miss"
                                                  : found + "; --repair drops what is bad and keeps the rest");
