@@ -263,6 +263,16 @@ TEST_P(NvmeTierTest, ADamagedFormatIsNotTakenForAnotherVersion) {
   EXPECT_EQ(Check(1), absl::OkStatus());
 }
 
+TEST_P(NvmeTierTest, RemovesWhatAnInterruptedReplacementLeft) {
+  Open();
+  Close();
+  const std::string paths[] = {options_.directory + "/SECRET.tmp",
+                               options_.directory + "/namespaces/" + NamespaceId{7, 7}.ToHex() + ".tmp"};
+  for (const std::string& path : paths) std::ofstream(path) << "half";
+  Open();
+  for (const std::string& path : paths) EXPECT_FALSE(std::filesystem::exists(path)) << path;
+}
+
 TEST_P(NvmeTierTest, RestoresNamespaceFilesFromTheIndex) {
   Open();
   const NvmeTier::StoredNamespace stored{{{7, 7}, TestSpec()}, absl::Hours(5)};
