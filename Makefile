@@ -2,7 +2,7 @@
 JOBS ?= 2          # compilers at once; each may take 1.5 GiB
 TEST_JOBS ?= 2     # tests at once
 GROUP ?=           # make bench GROUP=store|daemon|engine
-SOAK_ROUNDS ?= 20  # times that `make soak` repeats the tests which involve threads, processes and crashes
+SOAK_ROUNDS ?= 20  # times that `make soak` repeats the tests which involve threads, processes and crashes; each is 25 kills
 
 SOURCES = $(shell git ls-files '*.h' '*.cc' '*.cu')
 

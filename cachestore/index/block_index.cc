@@ -3,18 +3,19 @@
 #include <rocksdb/cache.h>
 #include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
+#include <rocksdb/file_checksum.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 #include <rocksdb/write_buffer_manager.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
-#include "cachestore/io/errno_status.h"
+#include "cachestore/tier/store_files.h"
 #include "fmt/format.h"
 #include "spdlog/spdlog.h"
 
@@ -24,6 +25,7 @@ namespace {
 constexpr std::string_view kMetaFormat = "format";
 constexpr std::string_view kMetaSecret = "secret";
 constexpr std::string_view kMetaNewestTime = "newest_time_ms";
+constexpr std::string_view kMetaNewestSequence = "newest_sequence";
 
 // 1 % false positives; filters cost 1.25 bytes a block.
 constexpr double kBloomBitsPerKey = 10;
@@ -40,6 +42,9 @@ constexpr std::size_t kInfoLogBytesMax = std::size_t{4} << 20;
 rocksdb::Slice AsSlice(std::string_view text) { return {text.data(), text.size()}; }
 std::string_view AsView(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
 
+constexpr std::string_view kRebuildAdvice =
+    "the index is damaged or gone: `kvist fsck DIR --rebuild-index` makes it anew from the segments";
+
 absl::Status FromRocks(const rocksdb::Status& status, std::string_view what, const std::string& directory) {
   if (status.ok()) return absl::OkStatus();
   const std::string text = fmt::format("index {}: {}: {}", directory, what, status.ToString());
@@ -47,9 +52,7 @@ absl::Status FromRocks(const rocksdb::Status& status, std::string_view what, con
     return absl::ResourceExhaustedError(text + " (free space on that file system or lower the capacity)");
   }
   if (status.IsCorruption()) {
-    return absl::DataLossError(fmt::format(
-        "{} (the index is damaged; move {} away to start with an empty store: segments are then free space)", text,
-        directory));
+    return absl::DataLossError(fmt::format("{} ({})", text, kRebuildAdvice));
   }
   if (text.find("Permission denied") != std::string::npos || text.find("Read-only file system") != std::string::npos) {
     return absl::PermissionDeniedError(text + " (give this user write access to the store directory)");
@@ -62,8 +65,10 @@ absl::Status FromRocks(const rocksdb::Status& status, std::string_view what, con
 
 rocksdb::Options DatabaseOptions(const BlockIndexOptions& options) {
   rocksdb::Options o;
-  o.create_if_missing = true;
+  o.create_if_missing = options.create;
   o.create_missing_column_families = true;
+  // Of whole files, so that no byte of one is unguarded.
+  o.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();
   o.paranoid_checks = true;
   o.max_open_files = kOpenFilesMax;
   o.max_total_wal_size = kLogBytesMax;
@@ -90,34 +95,33 @@ rocksdb::Options DatabaseOptions(const BlockIndexOptions& options) {
   return o;
 }
 
-absl::Status FillRandom(KeyHasher::Secret& secret) {
-  std::size_t have = 0;
-  while (have < secret.size()) {
-    const ssize_t n = ::getrandom(secret.data() + have, secret.size() - have, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return ErrnoStatus(errno, "getrandom for the store's secret");
-    have += static_cast<std::size_t>(n);
-  }
-  return absl::OkStatus();
-}
-
 class RocksBlockIndex final : public BlockIndex {
  public:
   explicit RocksBlockIndex(BlockIndexOptions options) : options_(std::move(options)) {}
 
   ~RocksBlockIndex() override {
     if (db_ == nullptr) return;
+    // What was applied without a sync outlives a later power failure too.
+    if (!looking_) (void)db_->SyncWAL();
     for (rocksdb::ColumnFamilyHandle* handle : handles_) db_->DestroyColumnFamilyHandle(handle);
     const rocksdb::Status closed = db_->Close();
     if (!closed.ok()) spdlog::warn("index {}: close: {}", options_.directory, closed.ToString());
   }
 
-  absl::Status OpenDatabase() {
-    const rocksdb::Options o = DatabaseOptions(options_);
+  absl::Status OpenDatabase(bool to_look) {
+    looking_ = to_look;
+    std::error_code ignored;
+    if (!options_.create && !std::filesystem::exists(options_.directory + "/CURRENT", ignored)) {
+      return absl::DataLossError(fmt::format("index {} is not there ({})", options_.directory, kRebuildAdvice));
+    }
+    rocksdb::Options o = DatabaseOptions(options_);
+    if (to_look) o.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
     std::vector<rocksdb::ColumnFamilyDescriptor> families;
     for (const char* name : {"default", "blocks", "namespaces", "segments", "meta"}) families.emplace_back(name, o);
     rocksdb::DB* db = nullptr;
-    const rocksdb::Status opened = rocksdb::DB::Open(o, options_.directory, families, &handles_, &db);
+    const rocksdb::Status opened = to_look
+                                       ? rocksdb::DB::OpenForReadOnly(o, options_.directory, families, &handles_, &db)
+                                       : rocksdb::DB::Open(o, options_.directory, families, &handles_, &db);
     if (!opened.ok()) return FromRocks(opened, "open", options_.directory);
     db_.reset(db);
     return LoadMeta();
@@ -125,6 +129,8 @@ class RocksBlockIndex final : public BlockIndex {
 
   const KeyHasher::Secret& secret() const override { return secret_; }
   absl::Time newest_time() const override { return newest_time_; }
+  std::uint64_t newest_sequence() const override { return newest_sequence_; }
+  std::uint64_t last_change() const override { return db_->GetLatestSequenceNumber(); }
   std::uint64_t undecodable() const override { return undecodable_.load(std::memory_order_relaxed); }
 
   absl::Status Apply(const IndexBatch& batch, IndexSync sync) override {
@@ -141,7 +147,15 @@ class RocksBlockIndex final : public BlockIndex {
       const auto ms = static_cast<std::uint64_t>(absl::ToUnixMillis(*batch.newest_time));
       out.Put(Meta(), AsSlice(kMetaNewestTime), EncodeU64(ms));
     }
+    if (batch.newest_sequence) out.Put(Meta(), AsSlice(kMetaNewestSequence), EncodeU64(*batch.newest_sequence));
     return Write(&out, sync);
+  }
+
+  absl::Status Verify() override {
+    const rocksdb::ReadOptions read;
+    rocksdb::Status status = db_->VerifyFileChecksums(read);
+    if (status.ok()) status = db_->VerifyChecksum(read);
+    return FromRocks(status, "verify", options_.directory);
   }
 
   absl::Status ForEachBlock(const std::function<void(const BlockKey&, const BlockEntry&)>& visit) override {
@@ -215,7 +229,8 @@ class RocksBlockIndex final : public BlockIndex {
   absl::Status LoadMeta() {
     absl::StatusOr<std::optional<std::string>> format = GetMeta(kMetaFormat);
     if (!format.ok()) return format.status();
-    if (!*format) return CreateMeta();
+    if (!*format && options_.create && !looking_) return CreateMeta();
+    if (!*format) return absl::DataLossError(fmt::format("index {} is empty ({})", options_.directory, kRebuildAdvice));
     const absl::StatusOr<std::uint64_t> version = DecodeU64(**format);
     if (!version.ok()) return version.status();
     if (*version != kFormatVersion) {
@@ -227,33 +242,27 @@ class RocksBlockIndex final : public BlockIndex {
     absl::StatusOr<std::optional<std::string>> secret = GetMeta(kMetaSecret);
     if (!secret.ok()) return secret.status();
     if (!*secret || (*secret)->size() != secret_.size()) {
-      return absl::DataLossError(fmt::format("index {} has lost its secret; move it away to start with an empty store",
-                                             options_.directory));
+      return absl::DataLossError(
+          fmt::format("index {} has lost its copy of the secret ({})", options_.directory, kRebuildAdvice));
     }
     std::memcpy(secret_.data(), (*secret)->data(), secret_.size());
-    if (options_.secret && *options_.secret != secret_) {
-      return absl::FailedPreconditionError(
-          fmt::format("index {} was made with another key secret than the one asked for, so that its keys mean nothing "
-                      "here; choose "
-                      "an empty store directory, it takes over the secret",
-                      options_.directory));
-    }
     absl::StatusOr<std::optional<std::string>> newest = GetMeta(kMetaNewestTime);
     if (!newest.ok()) return newest.status();
     if (*newest) {
       const absl::StatusOr<std::uint64_t> ms = DecodeU64(**newest);
       if (ms.ok()) newest_time_ = absl::FromUnixMillis(static_cast<std::int64_t>(*ms));
     }
+    absl::StatusOr<std::optional<std::string>> sequence = GetMeta(kMetaNewestSequence);
+    if (!sequence.ok()) return sequence.status();
+    if (*sequence) newest_sequence_ = DecodeU64(**sequence).value_or(0);
     return absl::OkStatus();
   }
 
   // Format and secret become durable together: there is no half-made index.
   absl::Status CreateMeta() {
-    if (options_.secret) {
-      secret_ = *options_.secret;
-    } else if (absl::Status random = FillRandom(secret_); !random.ok()) {
-      return random;
-    }
+    const absl::StatusOr<KeyHasher::Secret> secret = options_.secret ? *options_.secret : NewSecret();
+    if (!secret.ok()) return secret.status();
+    secret_ = *secret;
     rocksdb::WriteBatch batch;
     batch.Put(Meta(), AsSlice(kMetaFormat), EncodeU64(kFormatVersion));
     batch.Put(Meta(), AsSlice(kMetaSecret),
@@ -266,6 +275,8 @@ class RocksBlockIndex final : public BlockIndex {
   std::vector<rocksdb::ColumnFamilyHandle*> handles_;
   KeyHasher::Secret secret_{};
   absl::Time newest_time_ = absl::InfinitePast();
+  std::uint64_t newest_sequence_ = 0;
+  bool looking_ = false;
   std::atomic<std::uint64_t> undecodable_ = 0;
   std::atomic<bool> stuck_ = false;
 };
@@ -274,8 +285,23 @@ class RocksBlockIndex final : public BlockIndex {
 
 absl::StatusOr<std::unique_ptr<BlockIndex>> BlockIndex::Open(const BlockIndexOptions& options) {
   auto index = std::make_unique<RocksBlockIndex>(options);
-  if (absl::Status status = index->OpenDatabase(); !status.ok()) return status;
+  if (absl::Status status = index->OpenDatabase(/*to_look=*/false); !status.ok()) return status;
   return index;
+}
+
+absl::StatusOr<std::unique_ptr<BlockIndex>> BlockIndex::OpenToCheck(const BlockIndexOptions& options) {
+  BlockIndexOptions existing = options;
+  existing.create = false;
+  auto index = std::make_unique<RocksBlockIndex>(existing);
+  if (absl::Status status = index->OpenDatabase(/*to_look=*/true); !status.ok()) return status;
+  return index;
+}
+
+absl::Status BlockIndex::Destroy(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::remove_all(directory, error);
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(fmt::format("remove the index {}: {}", directory, error.message()));
 }
 
 }  // namespace kvist

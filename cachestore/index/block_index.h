@@ -23,10 +23,12 @@ namespace kvist {
 
 struct BlockIndexOptions {
   std::string directory;
+  // Create it if it is missing. Otherwise that is DataLoss: a store whose index is gone must not start empty.
+  bool create = true;
+  // For a new index: the secret to keep a copy of; random if unset.
+  std::optional<KeyHasher::Secret> secret = std::nullopt;
   // Block cache, and in it index and filter blocks and write buffers. The index is read once, at open.
   std::uint64_t memory_bytes = std::uint64_t{64} << 20;
-  // Used when the index is created; a random one if unset. FailedPrecondition if the index has another.
-  std::optional<KeyHasher::Secret> secret = std::nullopt;
 };
 
 // Changes that become visible and durable together. Applied in the order: deletes, then puts.
@@ -37,10 +39,11 @@ struct IndexBatch {
   std::vector<std::uint64_t> delete_segments;
   std::vector<std::pair<std::uint64_t, SegmentEntry>> put_segments;
   std::optional<absl::Time> newest_time;
+  std::optional<std::uint64_t> newest_sequence;  // of a record; see RecordHeader
 
   bool empty() const {
     return delete_blocks.empty() && put_blocks.empty() && put_namespaces.empty() && delete_segments.empty() &&
-           put_segments.empty() && !newest_time;
+           put_segments.empty() && !newest_time && !newest_sequence;
   }
 };
 
@@ -53,12 +56,24 @@ class BlockIndex {
   // Opens or creates. DataLoss: damaged, says how to start over; FailedPrecondition: other format version;
   // ResourceExhausted, PermissionDenied, Unavailable as the file system has it.
   static absl::StatusOr<std::unique_ptr<BlockIndex>> Open(const BlockIndexOptions& options);
+  // For looking only, and strictly: nothing on disk changes, Apply fails, and a log that ends in anything but a torn
+  // write is DataLoss.
+  static absl::StatusOr<std::unique_ptr<BlockIndex>> OpenToCheck(const BlockIndexOptions& options);
+  // Deletes the index there. OK if there is none.
+  static absl::Status Destroy(const std::string& directory);
   virtual ~BlockIndex() = default;
 
-  // Random per store cluster, set when the index was created.
+  // A copy of the store's SECRET, made when the index was created.
   virtual const KeyHasher::Secret& secret() const = 0;
   // The newest wall-clock time recorded before this open; InfinitePast if none.
   virtual absl::Time newest_time() const = 0;
+  // The highest record sequence number that was applied before this open.
+  virtual std::uint64_t newest_sequence() const = 0;
+  // Counts the changes ever applied.
+  virtual std::uint64_t last_change() const = 0;
+
+  // Reads all of it against its checksums. DataLoss names the file.
+  virtual absl::Status Verify() = 0;
 
   // All or nothing. After an error nothing of it is visible in this process, but a crash may bring it back. A full
   // disk is not for ever: each call first tries to leave the error state that the last one caused.

@@ -9,6 +9,8 @@ namespace kvist {
 namespace {
 
 constexpr std::uint8_t kVersion = 1;
+// Of namespaces; version 1 had no dropped_through.
+constexpr std::uint8_t kNamespaceVersion = 2;
 
 class Packer {
  public:
@@ -91,7 +93,7 @@ std::string EncodeBlockEntry(const BlockEntry& e) {
 std::string EncodeNamespaceEntry(const NamespaceEntry& e) {
   const std::uint8_t has_ttl = e.ttl ? 1 : 0;
   const std::int64_t ttl_ms = e.ttl ? absl::ToInt64Milliseconds(*e.ttl) : 0;
-  return Packer().Add(kVersion).Add(has_ttl).Add(ttl_ms).Add(e.spec.Canonical()).Take();
+  return Packer().Add(kNamespaceVersion).Add(has_ttl).Add(ttl_ms).Add(e.dropped_through).Add(e.spec.Canonical()).Take();
 }
 
 std::string EncodeSegmentEntry(const SegmentEntry& e) {
@@ -131,10 +133,12 @@ absl::StatusOr<BlockEntry> DecodeBlockEntry(std::string_view bytes) {
 
 absl::StatusOr<NamespaceEntry> DecodeNamespaceEntry(std::string_view bytes) {
   Unpacker in(bytes);
-  if (!in.Version()) return Malformed("namespace", bytes);
+  const auto version = in.Get<std::uint8_t>();
+  if (version != 1 && version != kNamespaceVersion) return Malformed("namespace", bytes);
   NamespaceEntry e;
   const auto has_ttl = in.Get<std::uint8_t>();
   const auto ttl_ms = in.Get<std::int64_t>();
+  if (version == kNamespaceVersion) e.dropped_through = in.Get<std::uint64_t>();
   if (!in.ok() || has_ttl > 1) return Malformed("namespace", bytes);
   if (has_ttl == 1) e.ttl = absl::Milliseconds(ttl_ms);
   absl::StatusOr<NamespaceSpec> spec = NamespaceSpec::FromCanonical(in.Rest());

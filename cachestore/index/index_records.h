@@ -30,6 +30,8 @@ struct BlockEntry {
 struct NamespaceEntry {
   NamespaceSpec spec;
   std::optional<absl::Duration> ttl;  // whole milliseconds
+  // Its records up to this sequence number were dropped: whatever still lies in a segment, they do not exist.
+  std::uint64_t dropped_through = 0;
   friend bool operator==(const NamespaceEntry&, const NamespaceEntry&) = default;
 };
 

@@ -105,7 +105,7 @@ void SharedWriteBack::Put(const ItemRef& item, ObjectRecord record) {
     absl::MutexLock lock(&mutex_);
     expires = item->expires;
   }
-  StampRecord(record.header, {}, ExpiryToUnixSeconds(expires));
+  StampRecord(record.header, {}, ExpiryToUnixSeconds(expires), /*sequence=*/0);
   shared_->Put(item->name, std::move(record), expires, [this, item](const absl::Status& status) { End(item, status); });
 }
 

@@ -126,6 +126,8 @@ void WriteBack::OnWritten(const WriteRef& write, absl::Status status) {
     --in_flight_;
     write->to_take_back = status.ok();
     if (absl::IsAlreadyExists(status)) status = absl::OkStatus();
+    // A drop's doing, not the caller's.
+    if (absl::IsCancelled(status)) status = absl::NotFoundError("the block was dropped before it was written");
     write->own = std::move(status);
     Resolve(write, outcome);
   }

@@ -1,5 +1,6 @@
 #include "cachestore/tier/block_record.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
@@ -33,7 +34,8 @@ constexpr std::size_t kLayerBytesAt = 88;   // u64
 constexpr std::size_t kSegmentAt = 96;      // u64
 constexpr std::size_t kGenerationAt = 104;  // u64
 constexpr std::size_t kOffsetAt = 112;      // u64
-constexpr std::size_t kFixedBytes = 128;    // the last 8 are reserved, zero
+constexpr std::size_t kSequenceAt = 120;    // u64
+constexpr std::size_t kFixedBytes = 128;
 
 constexpr std::size_t RoundUp(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
@@ -112,7 +114,7 @@ void SealRecord(std::span<std::byte> record, const RecordHeader& header, std::sp
   for (std::uint32_t layer = 0; layer < shape.layers; ++layer) {
     Put(record, checksums_at + layer * sizeof(std::uint64_t), LayerChecksum(record, shape, layer));
   }
-  StampRecord(record, header.extent, header.expires_unix_s);
+  StampRecord(record, header.extent, header.expires_unix_s, header.sequence);
 }
 
 void StampRecord(std::span<std::byte> record, const ExtentStamp& extent, std::int64_t expires_unix_s) {
@@ -131,7 +133,27 @@ void CopyRecordHeader(std::span<const std::byte> record, const RecordShape& shap
   };
   copy(0, kChecksumAt);
   copy(kNamespaceAt, kSegmentAt);
-  copy(kOffsetAt + sizeof(std::uint64_t), header_bytes);
+  copy(kSequenceAt + sizeof(std::uint64_t), header_bytes);
+}
+
+void StampRecord(std::span<std::byte> record, const ExtentStamp& extent, std::int64_t expires_unix_s,
+                 std::uint64_t sequence) {
+  Put(record, kSequenceAt, sequence);
+  StampRecord(record, extent, expires_unix_s);
+}
+
+std::size_t PeekRecordBytes(std::span<const std::byte> bytes) {
+  if (bytes.size() < kRecordAlignment || Get<std::array<char, 8>>(bytes, kMagicAt) != kMagic) return 0;
+  const RecordShape shape{Get<std::uint32_t>(bytes, kBlockTokensAt), Get<std::uint32_t>(bytes, kLayersAt),
+                          Get<std::uint64_t>(bytes, kLayerBytesAt)};
+  return PlausibleShape(shape) ? shape.record_bytes() : 0;
+}
+
+bool RecordTailIsZero(std::span<const std::byte> record, const RecordShape& shape) {
+  const std::size_t end = shape.header_bytes() + shape.payload_bytes();
+  return std::all_of(record.begin() + static_cast<std::ptrdiff_t>(end),
+                     record.begin() + static_cast<std::ptrdiff_t>(shape.record_bytes()),
+                     [](std::byte b) { return b == std::byte{0}; });
 }
 
 absl::StatusOr<RecordHeader> ReadRecordHeader(std::span<const std::byte> record) {
@@ -155,6 +177,7 @@ absl::StatusOr<RecordHeader> ReadRecordHeader(std::span<const std::byte> record)
   header.extent.generation = Get<std::uint64_t>(record, kGenerationAt);
   header.extent.offset = Get<std::uint64_t>(record, kOffsetAt);
   header.expires_unix_s = Get<std::int64_t>(record, kExpiresAt);
+  header.sequence = Get<std::uint64_t>(record, kSequenceAt);
 
   if (!PlausibleShape(header.shape)) {
     return absl::DataLossError(fmt::format("block record: impossible shape ({} tokens, {} layers of {} bytes)",
@@ -162,8 +185,8 @@ absl::StatusOr<RecordHeader> ReadRecordHeader(std::span<const std::byte> record)
   }
   const std::size_t header_bytes = header.shape.header_bytes();
   if (Get<std::uint32_t>(record, kHeaderBytesAt) != header_bytes || header.shape.record_bytes() > record.size()) {
-    return absl::DataLossError(fmt::format("block record: sizes disagree (needs {} of {} bytes)",
-                                           header.shape.record_bytes(), record.size()));
+    return absl::DataLossError(
+        fmt::format("block record: sizes disagree (needs {} of {} bytes)", header.shape.record_bytes(), record.size()));
   }
   if (Get<std::uint64_t>(record, kChecksumAt) != HeaderChecksum(record, header_bytes)) {
     return absl::DataLossError("block record: header checksum mismatch");
@@ -184,8 +207,7 @@ absl::Status VerifyRecordPayload(std::span<const std::byte> record, const Record
 
 std::span<const TokenId> RecordTokens(std::span<const std::byte> record) {
   // Sound: records are 4 KiB-aligned, and the bytes were written as TokenIds by memcpy.
-  return {reinterpret_cast<const TokenId*>(record.data() + kFixedBytes),
-          Get<std::uint32_t>(record, kBlockTokensAt)};
+  return {reinterpret_cast<const TokenId*>(record.data() + kFixedBytes), Get<std::uint32_t>(record, kBlockTokensAt)};
 }
 
 bool RecordTokensEqual(std::span<const std::byte> record, std::span<const TokenId> tokens) {

@@ -27,9 +27,9 @@ struct RecordShape {
   std::uint32_t layers = 0;
   std::uint64_t layer_bytes = 0;
 
-  std::size_t header_bytes() const;   // multiple of kRecordAlignment; the payload starts here
+  std::size_t header_bytes() const;  // multiple of kRecordAlignment; the payload starts here
   std::size_t payload_bytes() const { return static_cast<std::size_t>(layers) * layer_bytes; }
-  std::size_t record_bytes() const;   // header + payload, rounded up to kRecordAlignment
+  std::size_t record_bytes() const;  // header + payload, rounded up to kRecordAlignment
   friend bool operator==(const RecordShape&, const RecordShape&) = default;
 };
 
@@ -49,6 +49,9 @@ struct RecordHeader {
   RecordShape shape;
   ExtentStamp extent;
   std::int64_t expires_unix_s = 0;  // at write time; a hint for rebuilding a lost index
+  // Counts the store's writes. A rewritten survivor keeps it: of two records of one key the higher is the newer block,
+  // and a namespace's drop means all up to the number of its moment. 0: written by format 1.
+  std::uint64_t sequence = 0;
 };
 
 // Writes header, tokens and layer checksums of a filled payload (already in place inside `record`).
@@ -56,6 +59,9 @@ void SealRecord(std::span<std::byte> record, const RecordHeader& header, std::sp
 
 // Sets the extent fields and the header checksum; nothing a concurrent reader of tokens or payload looks at.
 void StampRecord(std::span<std::byte> record, const ExtentStamp& extent, std::int64_t expires_unix_s);
+// As above, for a record that is not a copy of one on the device: also sets the sequence number.
+void StampRecord(std::span<std::byte> record, const ExtentStamp& extent, std::int64_t expires_unix_s,
+                 std::uint64_t sequence);
 
 // Copies the header of a published record except for what StampRecord sets, which another thread may be setting at this
 // moment; the copy must be stamped before it is a header. `into`: shape.header_bytes() long.
@@ -66,6 +72,13 @@ absl::StatusOr<RecordHeader> ReadRecordHeader(std::span<const std::byte> record)
 
 // Checks every layer chunk's checksum. DataLoss names the first bad layer. Needs a valid header.
 absl::Status VerifyRecordPayload(std::span<const std::byte> record, const RecordShape& shape);
+
+// The size of the record that begins with these bytes, before anything of it is verified: at least kRecordAlignment of
+// them. 0 if no record begins here.
+std::size_t PeekRecordBytes(std::span<const std::byte> bytes);
+
+// Whether what lies behind the payload, up to the record's end, is as SealRecord left it.
+bool RecordTailIsZero(std::span<const std::byte> record, const RecordShape& shape);
 
 // The token ids of a sealed record, in place.
 std::span<const TokenId> RecordTokens(std::span<const std::byte> record);

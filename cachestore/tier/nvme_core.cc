@@ -23,27 +23,56 @@ bool NvmeCore::RemoveExtent(const BlockKey& key, const ExtentStamp& extent) {
 
 absl::Status NvmeCore::ApplyWithDeletes(IndexBatch batch) {
   std::vector<Removed> taken;
+  std::vector<NamespaceId> dropped;
   {
     absl::MutexLock lock(&mutex);
     taken.swap(deletes);
+    dropped.swap(floors);
+    for (const NamespaceId& id : dropped) batch.put_namespaces.emplace_back(id, namespaces[id]);
   }
   batch.delete_blocks.reserve(batch.delete_blocks.size() + taken.size());
   for (const Removed& removed : taken) batch.delete_blocks.push_back(removed.key);
   absl::Status status = index->Apply(batch, IndexSync::kYes);
+  if (status.ok()) {
+    Forget(taken);
+  }
   absl::MutexLock lock(&mutex);
   if (status.ok()) {
     for (const Removed& removed : taken) space.Release(removed.extent, removed.record_bytes);
   } else {
     deletes.insert(deletes.end(), taken.begin(), taken.end());
+    floors.insert(floors.end(), dropped.begin(), dropped.end());
   }
   return status;
+}
+
+void NvmeCore::Forget(std::span<const Removed> places) {
+  std::vector<RemovedExtent> entries;
+  entries.reserve(places.size());
+  for (const auto& [key, at, bytes] : places) {
+    if (bytes == 0) continue;  // an index entry without an extent
+    entries.push_back({RemovedExtent::Kind::kRecord, at.segment, at.generation, at.offset, at.offset + bytes});
+  }
+  removals->Append(entries);
+}
+
+absl::Status NvmeCore::CompactRemovals() {
+  absl::flat_hash_map<std::uint64_t, std::uint64_t> generations;
+  {
+    absl::ReaderMutexLock lock(&mutex);
+    for (const auto& [id, segment] : space.all()) generations[id] = segment->generation;
+  }
+  return removals->Compact([&](std::uint64_t segment, std::uint64_t generation) {
+    const auto it = generations.find(segment);
+    return it != generations.end() && it->second == generation;
+  });
 }
 
 absl::Status NvmeCore::FlushDeletes() {
   absl::MutexLock order(&index_mutex);
   {
     absl::MutexLock lock(&mutex);
-    if (deletes.empty()) return absl::OkStatus();
+    if (deletes.empty() && floors.empty()) return absl::OkStatus();
   }
   return ApplyWithDeletes({});
 }

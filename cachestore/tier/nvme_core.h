@@ -23,6 +23,7 @@
 #include "cachestore/io/async_io.h"
 #include "cachestore/io/data_file.h"
 #include "cachestore/tier/nvme_tier.h"
+#include "cachestore/tier/removal_log.h"
 #include "cachestore/tier/segment_space.h"
 #include "cachestore/tier/store_directory.h"
 
@@ -53,9 +54,12 @@ struct NvmeCore {
   // As Remove, if the entry still is this extent. For a block found to be bad.
   bool RemoveExtent(const BlockKey& key, const ExtentStamp& extent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
-  // Applies `batch` together with all pending deletes, synced, and gives their space back. On failure the deletes
+  // Applies `batch` together with all pending deletes and floors, synced, and gives the space back. On failure those
   // stay pending.
   absl::Status ApplyWithDeletes(IndexBatch batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(index_mutex) ABSL_LOCKS_EXCLUDED(mutex);
+  // Records that these places hold nothing that counts any more; for survivors, which leave without a delete.
+  void Forget(std::span<const Removed> places) ABSL_EXCLUSIVE_LOCKS_REQUIRED(index_mutex);
+  absl::Status CompactRemovals() ABSL_EXCLUSIVE_LOCKS_REQUIRED(index_mutex) ABSL_LOCKS_EXCLUDED(mutex);
   absl::Status FlushDeletes() ABSL_LOCKS_EXCLUDED(index_mutex, mutex);
 
   // Drops a block whose bytes could not be read or verified, logs and counts it. True if it was still that extent.
@@ -74,16 +78,20 @@ struct NvmeCore {
   FileSystem* fs = nullptr;
   StoreDirectory directory;
   std::unique_ptr<DataFiles> files;
+  KeyHasher::Secret secret{};
   std::unique_ptr<BlockIndex> index;
   // Reads have rings of their own: a burst of writes must not stand before them in the queue.
   std::unique_ptr<AsyncIo> read_io;
   std::unique_ptr<AsyncIo> write_io;
 
   absl::Mutex index_mutex ABSL_ACQUIRED_BEFORE(mutex);
+  std::unique_ptr<RemovalLog> removals ABSL_GUARDED_BY(index_mutex);
   mutable absl::Mutex mutex;
   ResidentSummary summary ABSL_GUARDED_BY(mutex);
   SegmentSpace space ABSL_GUARDED_BY(mutex);
   std::vector<Removed> deletes ABSL_GUARDED_BY(mutex);
+  // Namespaces whose drop the index does not know yet.
+  std::vector<NamespaceId> floors ABSL_GUARDED_BY(mutex);
   Counters counters ABSL_GUARDED_BY(mutex);
   absl::flat_hash_map<NamespaceId, NamespaceEntry> namespaces ABSL_GUARDED_BY(mutex);
 };

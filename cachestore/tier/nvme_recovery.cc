@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "cachestore/tier/removal_log.h"
+#include "cachestore/tier/store_opening.h"
 #include "fmt/format.h"
 #include "spdlog/spdlog.h"
 
@@ -18,23 +20,16 @@ class Recovery {
   explicit Recovery(NvmeCore& core) : core_(core) {}
 
   absl::Status Run() {
-    if (absl::Status s = LoadNamespaces(); !s.ok()) return s;
+    if (absl::Status s = LoadNamespaces(core_); !s.ok()) return s;
     if (absl::Status s = LoadSegments(); !s.ok()) return s;
     if (absl::Status s = LoadBlocks(); !s.ok()) return s;
+    if (absl::Status s = SkipRemoved(); !s.ok()) return s;
     absl::MutexLock lock(&core_.mutex);
     ResumeSegment();
     return absl::OkStatus();
   }
 
  private:
-  absl::Status LoadNamespaces() {
-    return core_.index->ForEachNamespace([&](const NamespaceId& id, NamespaceEntry entry) {
-      absl::MutexLock lock(&core_.mutex);
-      core_.summary.SetNamespace(id, entry.spec.payload_bytes(), entry.spec.block_tokens);
-      core_.namespaces[id] = std::move(entry);
-    });
-  }
-
   absl::Status LoadSegments() {
     std::map<std::uint64_t, SegmentEntry> known;
     absl::Status read =
@@ -55,7 +50,11 @@ class Recovery {
       if (!id) continue;
       present.insert(*id);
       const auto it = known.find(*id);
-      if (absl::Status s = LoadSegment(*id, it == known.end() ? nullptr : &it->second, batch); !s.ok()) return s;
+      // Not in the index: its creation or its deletion was interrupted, so nothing in it counts. Not gone on with: what
+      // may lie in it must not be taken for what a new generation writes, should the index be rebuilt.
+      const absl::Status loaded =
+          it == known.end() ? core_.fs->Remove(core_.directory.segments() + "/" + name) : LoadSegment(*id, it->second);
+      if (!loaded.ok()) return loaded;
     }
     for (const auto& [id, entry] : known) {
       if (present.contains(id)) continue;
@@ -65,24 +64,18 @@ class Recovery {
     return core_.index->Apply(batch, IndexSync::kYes);
   }
 
-  // A file that the index does not know (its creation was interrupted, or the index is new) gets a new generation.
-  absl::Status LoadSegment(std::uint64_t id, const SegmentEntry* known, IndexBatch& batch) {
+  absl::Status LoadSegment(std::uint64_t id, const SegmentEntry& known) {
     const std::string path = core_.directory.segments() + "/" + SegmentFileName(id);
     absl::StatusOr<std::unique_ptr<File>> file = core_.files->Open(path);
     if (!file.ok()) return file.status();
     const absl::StatusOr<std::uint64_t> size = (*file)->Size();
     if (!size.ok()) return size.status();
-    if (known == nullptr && *size != core_.segment_bytes) {
-      file->reset();
-      return core_.fs->Remove(path);
-    }
     auto segment = std::make_unique<Segment>();
     segment->id = id;
-    segment->bytes = known == nullptr ? *size : known->bytes;
-    segment->generation = known == nullptr ? FirstSegmentGeneration() : known->generation;
+    segment->bytes = known.bytes;
+    segment->generation = known.generation;
     segment->file = *std::move(file);
     segment->state = Segment::State::kSealed;
-    if (known == nullptr) batch.put_segments.emplace_back(id, SegmentEntry{segment->generation, segment->bytes});
     if (*size < segment->bytes) {
       spdlog::warn("segment {} has {} of {} bytes: blocks beyond are dropped", path, *size, segment->bytes);
       readable_[id] = *size;
@@ -120,6 +113,21 @@ class Recovery {
     if (!read.ok()) return read;
     dropped += core_.index->undecodable();
     if (dropped > 0) spdlog::warn("{} index entries had no readable extent and were dropped", dropped);
+    return absl::OkStatus();
+  }
+
+  // REMOVALS goes by place: nothing new may come where, in the same generation, something was removed.
+  absl::Status SkipRemoved() {
+    absl::MutexLock order(&core_.index_mutex);
+    if (absl::Status s = core_.CompactRemovals(); !s.ok()) return s;
+    const absl::StatusOr<RemovalLogContents> log = ReadRemovalLog(*core_.fs, core_.directory.removals());
+    if (!log.ok()) return log.status();
+    absl::MutexLock lock(&core_.mutex);
+    for (const RemovedExtent& removal : log->removals) {
+      Segment* segment = core_.space.Find({removal.segment, removal.generation, 0});
+      if (segment == nullptr || removal.kind != RemovedExtent::Kind::kRecord) continue;
+      segment->appended = std::max(segment->appended, removal.end);
+    }
     return absl::OkStatus();
   }
 

@@ -126,8 +126,7 @@ absl::Status NvmeSpaceMaker::CreateSegmentOrdered() {
 }
 
 absl::Status NvmeSpaceMaker::DeleteSegment(std::uint64_t id) {
-  // Nothing refers to it. The file goes first: an entry without a file is dropped at the next start, a file without
-  // an entry is adopted with a new generation; either way nothing stale is read.
+  // Nothing refers to it. The file goes first: an entry without a file is dropped at the next start.
   if (absl::Status s = core_.fs->Remove(core_.directory.segments() + "/" + SegmentFileName(id)); !s.ok()) return s;
   IndexBatch batch;
   batch.delete_segments.push_back(id);

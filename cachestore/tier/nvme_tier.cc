@@ -11,6 +11,8 @@
 #include "cachestore/tier/nvme_reader.h"
 #include "cachestore/tier/nvme_recovery.h"
 #include "cachestore/tier/nvme_writer.h"
+#include "cachestore/tier/store_files.h"
+#include "cachestore/tier/store_opening.h"
 #include "fmt/format.h"
 #include "spdlog/spdlog.h"
 
@@ -44,6 +46,7 @@ class NvmeTierImpl final : public NvmeTier {
     if (absl::Status s = core_.FlushDeletes(); !s.ok()) {
       spdlog::warn("closing the NVMe tier: {}", std::string(s.message()));
     }
+    if (opened_) MarkClean();
   }
 
   absl::Status Init() {
@@ -56,23 +59,22 @@ class NvmeTierImpl final : public NvmeTier {
     RaiseOpenFilesLimit(core_.segments_max);
     core_.files = std::make_unique<DataFiles>(core_.fs);
     if (absl::Status s = core_.files->Probe(core_.directory.segments()); !s.ok()) return s;
-    BlockIndexOptions index_options;
-    index_options.directory = core_.directory.index();
-    index_options.secret = core_.options.secret;
-    absl::StatusOr<std::unique_ptr<BlockIndex>> index = BlockIndex::Open(index_options);
-    if (!index.ok()) return index.status();
-    core_.index = *std::move(index);
+    if (absl::Status s = RemoveCleanMark(*core_.fs, core_.directory); !s.ok()) return s;
+    if (absl::Status s = OpenSecretAndIndex(core_); !s.ok()) return s;
+    if (absl::Status s = UpgradeFromFormat1(core_); !s.ok()) return s;
     if (absl::Status s = FinishStoreDirectory(*core_.fs, core_.directory); !s.ok()) return s;
     if (absl::Status s = OpenEngines(); !s.ok()) return s;
+    if (absl::Status s = OpenRemovals(); !s.ok()) return s;
     if (absl::Status s = RecoverNvme(core_); !s.ok()) return s;
     if (absl::Status s = core_.FlushDeletes(); !s.ok()) return s;
     if (absl::Status s = NvmeSpaceMaker(&core_).Shrink(); !s.ok()) return s;
     reader_ = std::make_unique<NvmeReader>(&core_, [this] { writer_.Wake(); });
-    writer_.Start();
+    writer_.Start(NewestSequence());
+    opened_ = true;
     return absl::OkStatus();
   }
 
-  const KeyHasher::Secret& secret() const override { return core_.index->secret(); }
+  const KeyHasher::Secret& secret() const override { return core_.secret; }
   absl::Time newest_time() const override { return core_.index->newest_time(); }
 
   absl::Status PutNamespace(const StoredNamespace& stored) override {
@@ -85,6 +87,12 @@ class NvmeTierImpl final : public NvmeTier {
     }
     absl::MutexLock order(&core_.index_mutex);
     NamespaceEntry entry{stored.ns.spec, stored.ttl};
+    {
+      absl::ReaderMutexLock lock(&core_.mutex);
+      const auto it = core_.namespaces.find(stored.ns.id);
+      if (it != core_.namespaces.end()) entry.dropped_through = it->second.dropped_through;
+    }
+    if (absl::Status s = WriteNamespaceFile(*core_.fs, core_.directory, stored.ns.id, entry); !s.ok()) return s;
     IndexBatch batch;
     batch.put_namespaces.emplace_back(stored.ns.id, entry);
     batch.newest_time = core_.options.clock->Wall();
@@ -176,19 +184,22 @@ class NvmeTierImpl final : public NvmeTier {
   absl::StatusOr<DropResult> Drop(std::span<const BlockKey> keys) override {
     const absl::flat_hash_set<BlockKey> wanted(keys.begin(), keys.end());
     absl::MutexLock order(&core_.index_mutex);
-    writer_.Cancel([&](const NvmeBlock& block) { return wanted.contains(block.key); });
+    (void)writer_.Cancel([&](const NvmeBlock& block) { return wanted.contains(block.key); });
     return DropOrdered(keys);
   }
 
   absl::StatusOr<DropResult> DropNamespace(const NamespaceId& ns) override {
     absl::MutexLock order(&core_.index_mutex);
-    writer_.Cancel([&](const NvmeBlock& block) { return block.ns == ns; });
+    const std::uint64_t newest = writer_.Cancel([&](const NvmeBlock& block) { return block.ns == ns; });
+    const absl::Status noted = RaiseFloor(ns, newest);
     std::vector<BlockKey> keys;
     {
       absl::ReaderMutexLock lock(&core_.mutex);
       keys = core_.summary.KeysOf(ns);
     }
-    return DropOrdered(keys);
+    absl::StatusOr<DropResult> dropped = DropOrdered(keys);
+    if (dropped.ok() && !noted.ok()) return noted;
+    return dropped;
   }
 
   // In pieces: neither lookups nor commits wait for a pass over all blocks. Each expired leaf goes, and upwards from it
@@ -294,6 +305,49 @@ class NvmeTierImpl final : public NvmeTier {
     return absl::OkStatus();
   }
 
+  // The newest that any record in the store may have.
+  std::uint64_t NewestSequence() const {
+    absl::ReaderMutexLock lock(&core_.mutex);
+    // 1 is for survivors that format 1 wrote without one.
+    std::uint64_t newest = std::max<std::uint64_t>(core_.index->newest_sequence(), 1);
+    for (const auto& [id, entry] : core_.namespaces) newest = std::max(newest, entry.dropped_through);
+    return newest;
+  }
+
+  // Durable before a block goes: what lies in the segments of this namespace now must not come back, even if the index
+  // is lost. On failure the blocks can still go; the index keeps the floor until the file can be written.
+  absl::Status RaiseFloor(const NamespaceId& ns, std::uint64_t newest)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_.index_mutex) {
+    NamespaceEntry entry;
+    {
+      absl::MutexLock lock(&core_.mutex);
+      const auto it = core_.namespaces.find(ns);
+      if (it == core_.namespaces.end()) return absl::OkStatus();
+      it->second.dropped_through = newest;
+      core_.floors.push_back(ns);
+      entry = it->second;
+    }
+    return WriteNamespaceFile(*core_.fs, core_.directory, ns, entry);
+  }
+
+  absl::Status OpenRemovals() {
+    absl::MutexLock order(&core_.index_mutex);
+    absl::StatusOr<std::unique_ptr<RemovalLog>> removals = RemovalLog::Open(core_.fs, core_.directory.removals());
+    if (!removals.ok()) return removals.status();
+    core_.removals = *std::move(removals);
+    return absl::OkStatus();
+  }
+
+  // The last thing: everything else is closed.
+  void MarkClean() {
+    absl::MutexLock order(&core_.index_mutex);
+    const CleanMark mark{core_.index->last_change(), core_.removals->bytes()};
+    core_.index.reset();
+    if (absl::Status s = WriteCleanMark(*core_.fs, core_.directory, mark); !s.ok()) {
+      spdlog::warn("closing the NVMe tier: {}", std::string(s.message()));
+    }
+  }
+
   absl::StatusOr<DropResult> DropOrdered(std::span<const BlockKey> keys)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_.index_mutex) {
     DropResult result;
@@ -304,7 +358,7 @@ class NvmeTierImpl final : public NvmeTier {
         result.bytes += bytes;
         result.blocks += bytes > 0 ? 1 : 0;
       }
-      if (core_.deletes.empty()) return result;
+      if (core_.deletes.empty() && core_.floors.empty()) return result;
     }
     if (absl::Status s = core_.ApplyWithDeletes({}); !s.ok()) return s;
     return result;
@@ -313,6 +367,7 @@ class NvmeTierImpl final : public NvmeTier {
   mutable NvmeCore core_;
   NvmeWriter writer_;
   std::unique_ptr<NvmeReader> reader_;
+  bool opened_ = false;
 };
 
 }  // namespace

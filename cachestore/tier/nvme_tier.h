@@ -1,10 +1,12 @@
 // NvmeTier: blocks in append-only O_DIRECT segment files, found through a RocksDB index, moved by io_uring.
 // It owns one store directory: its lock, format version, cluster secret, namespaces, segments and index.
 //
-//   DIR/FORMAT      text: format version; a directory of another version is refused, never touched
+//   DIR/FORMAT      text: format version; one not known here is refused, never touched; format 1 is upgraded
 //   DIR/LOCK        flock: a second process is refused, naming the holder's pid
-//   DIR/index/      RocksDB: column families blocks, namespaces, segments, meta
+//   DIR/SECRET, namespaces/  what cannot be recomputed
+//   DIR/index/      RocksDB: column families blocks, namespaces, segments, meta; can be rebuilt (cachestore/fsck)
 //   DIR/segments/   preallocated files of segment_bytes
+//   DIR/REMOVALS, CLEAN      for checking and rebuilding; see docs/format.md
 //
 // Crash order: data extent -> grouped fdatasync -> index batch with its WAL synced -> acknowledge. Freeing: index
 // delete durable -> only then may space be reused (a reused segment gets a new generation).
@@ -122,7 +124,7 @@ class NvmeTier {
   virtual absl::Status SetPins(const BlockKey& key, std::uint32_t pins) = 0;
 
   // Blocks being read by the caller are safe from eviction while held.
-  // Durable when it returns; yields what went.
+  // Durable when it returns; yields what went. A dropped namespace's blocks do not come back with a rebuilt index.
   virtual absl::StatusOr<DropResult> Drop(std::span<const BlockKey> keys) = 0;
   virtual absl::StatusOr<DropResult> DropNamespace(const NamespaceId& ns) = 0;
 

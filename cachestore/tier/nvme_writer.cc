@@ -35,7 +35,11 @@ void NvmeWriter::Stop() {
   thread_.join();
 }
 
-void NvmeWriter::Start() {
+void NvmeWriter::Start(std::uint64_t newest_sequence) {
+  {
+    absl::MutexLock lock(&mutex_);
+    sequence_ = newest_sequence;
+  }
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -74,6 +78,7 @@ void NvmeWriter::Write(const NvmeBlock& block, std::span<std::byte> record, Done
     } else {
       auto item = std::make_unique<Item>();
       item->block = block;
+      item->sequence = ++sequence_;
       item->record = record;
       item->done.push_back(std::move(done));
       pending_[block.key] = item.get();
@@ -135,10 +140,17 @@ void NvmeWriter::Run() {
   if (!status.ok()) spdlog::warn("closing the NVMe tier: {}", std::string(status.message()));
 }
 
+absl::Status NvmeWriter::CompactRemovals() {
+  absl::MutexLock order(&core_.index_mutex);
+  if (!core_.removals->wants_compaction()) return absl::OkStatus();
+  return core_.CompactRemovals();
+}
+
 void NvmeWriter::Housekeep() {
   housekept_ = SystemClock().Monotonic();
   absl::Status status = core_.FlushDeletes();
   status.Update(PersistTouches(IndexSync::kNo));
+  status.Update(CompactRemovals());
   if (!status.ok()) spdlog::warn("NVMe tier: {}; it is tried again", std::string(status.message()));
 }
 
@@ -212,7 +224,7 @@ void NvmeWriter::WriteData(Group& group) {
   std::vector<Item*> written;
   for (auto& item : group) {
     if (!item->status.ok()) continue;
-    StampRecord(item->record, item->extent, item->block.expires_unix_s);
+    StampRecord(item->record, item->extent, item->block.expires_unix_s, item->sequence);
     item->io.kind = IoRequest::Kind::kWrite;
     item->io.file = item->segment->file.get();
     item->io.offset = item->extent.offset;
@@ -287,6 +299,7 @@ void NvmeWriter::CommitIndex(Group& group) {
       entry.used = core_.summary.NextUse();
       entry.pins = item->block.pins;
       batch.put_blocks.emplace_back(item->block.key, entry);
+      batch.newest_sequence = std::max(batch.newest_sequence.value_or(0), item->sequence);
       good.emplace_back(item.get(), entry);
     }
   }

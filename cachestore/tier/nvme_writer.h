@@ -23,7 +23,8 @@ class NvmeWriter {
   explicit NvmeWriter(NvmeCore* core) : core_(*core), space_maker_(core) {}
   ~NvmeWriter() { Stop(); }
 
-  void Start();
+  // `newest_sequence`: that any record in the store may have.
+  void Start(std::uint64_t newest_sequence);
   // Completes what is queued, persists touches; refuses what comes later.
   void Stop();
 
@@ -36,12 +37,14 @@ class NvmeWriter {
 
   // Writes not yet committed whose blocks this selects end with Cancelled and never become resident. The caller holds
   // core.index_mutex, so none is between decision and commit.
+  // Yields the newest sequence number given out: all of the cancelled have it or a lower one, all later ones a higher.
   template <typename Selects>
-  void Cancel(Selects selects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_.index_mutex) {
+  std::uint64_t Cancel(Selects selects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_.index_mutex) {
     absl::MutexLock lock(&mutex_);
     for (auto& [key, item] : pending_) {
       if (selects(item->block)) item->cancelled = true;
     }
+    return sequence_;
   }
 
   std::uint64_t pending() const;
@@ -49,6 +52,7 @@ class NvmeWriter {
  private:
   struct Item {
     NvmeBlock block;
+    std::uint64_t sequence = 0;
     std::span<std::byte> record;
     std::vector<DoneStatus> done;  // [0]: the writer's; the rest: duplicates that came meanwhile
     bool flush = false;            // not a write: a point to flush at
@@ -75,6 +79,7 @@ class NvmeWriter {
   void GiveBackSpace(Group& group);
   void Finish(Group group);
   absl::Status PersistTouches(IndexSync sync);
+  absl::Status CompactRemovals() ABSL_LOCKS_EXCLUDED(core_.index_mutex);
   void Housekeep();
 
   NvmeCore& core_;
@@ -83,13 +88,14 @@ class NvmeWriter {
   mutable absl::Mutex mutex_;
   std::deque<std::unique_ptr<Item>> queue_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<BlockKey, Item*> pending_ ABSL_GUARDED_BY(mutex_);  // queued or in the group
+  std::uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;                    // the last one given out
   std::size_t queued_writes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool device_failed_ ABSL_GUARDED_BY(mutex_) = false;
 
   // The thread's own.
-  std::uint32_t sync_failures_ = 0;  // in a row
+  std::uint32_t sync_failures_ = 0;                  // in a row
   absl::Duration housekept_ = absl::ZeroDuration();  // monotonic, real time: paces I/O, decides nothing
   std::thread thread_;
 };

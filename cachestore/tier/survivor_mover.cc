@@ -109,7 +109,10 @@ absl::Status SurvivorMover::Place(std::vector<Survivor>& survivors) {
     if (s.into == nullptr) {
       return absl::ResourceExhaustedError("the NVMe tier has no room to clean in: raise its capacity");
     }
-    StampRecord(s.record, s.to, s.entry.expires_unix_s);
+    // Its sequence number stays: a drop that came before this copy means it too. Where format 1 gave none, the lowest:
+    // what REMOVALS says of such records must not mean a copy.
+    const std::uint64_t sequence = ReadRecordHeader(s.record).value_or(RecordHeader{}).sequence;
+    StampRecord(s.record, s.to, s.entry.expires_unix_s, std::max<std::uint64_t>(sequence, 1));
   }
   return absl::OkStatus();
 }
@@ -143,21 +146,25 @@ absl::Status SurvivorMover::Commit(const std::vector<Survivor>& survivors) {
   absl::MutexLock order(&core_.index_mutex);
   IndexBatch batch;
   std::vector<const Survivor*> moved;
+  std::vector<NvmeCore::Removed> left;
   {
     absl::MutexLock lock(&core_.mutex);
     for (const Survivor& s : survivors) {
       const std::optional<BlockEntry> now = core_.summary.Find(s.key);
       if (!now || now->extent != s.entry.extent) {  // dropped meanwhile
         core_.space.Abandoned(s.to);
+        left.push_back({s.key, s.to, s.entry.record_bytes});
         continue;
       }
       BlockEntry entry = *now;
+      left.push_back({s.key, s.entry.extent, s.entry.record_bytes});
       entry.extent = s.to;
       batch.put_blocks.emplace_back(s.key, entry);
       moved.push_back(&s);
     }
   }
   const absl::Status applied = core_.ApplyWithDeletes(std::move(batch));
+  if (applied.ok()) core_.Forget(left);
   absl::MutexLock lock(&core_.mutex);
   for (const Survivor* s : moved) {
     if (!applied.ok()) {

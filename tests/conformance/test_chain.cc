@@ -118,8 +118,8 @@ testing::AssertionResult LeaseIsExact(const Lease& lease, const Namespace& ns, s
   return testing::AssertionSuccess();
 }
 
-TestDirectory::TestDirectory() {
-  std::string pattern = testing::TempDir() + "kvist-XXXXXX";
+TestDirectory::TestDirectory(const std::string& root) {
+  std::string pattern = root + "kvist-XXXXXX";
   if (mkdtemp(pattern.data()) == nullptr) std::abort();
   path_ = pattern;
 }

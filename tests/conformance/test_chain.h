@@ -44,10 +44,13 @@ absl::StatusOr<DropResult> DropNow(PrefixStore& store, const DropRequest& reques
 // Whether every leased block holds exactly what TestPayload says.
 testing::AssertionResult LeaseIsExact(const Lease& lease, const Namespace& ns, std::span<const TokenId> tokens);
 
+// In memory, for tests of many small stores: syncs cost nothing there.
+inline constexpr const char* kMemoryRoot = "/dev/shm/";
+
 // A directory that goes with its owner.
 class TestDirectory {
  public:
-  TestDirectory();
+  explicit TestDirectory(const std::string& root = testing::TempDir());
   ~TestDirectory();
   TestDirectory(const TestDirectory&) = delete;
   TestDirectory& operator=(const TestDirectory&) = delete;

@@ -18,5 +18,6 @@ Command AddGenerate(CLI::App& parent);
 Command AddStatus(CLI::App& parent);
 Command AddLs(CLI::App& parent);
 Command AddDrop(CLI::App& parent);
+Command AddFsck(CLI::App& parent);
 
 }  // namespace kvist::cli

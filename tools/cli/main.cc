@@ -31,7 +31,7 @@ int Main(int argc, char** argv) {
   CLI::App app("Kvist: prompts whose KV cache is kept, and found again.", "kvist");
   app.require_subcommand(1);
   app.footer(kFooter);
-  const Command commands[] = {AddGenerate(app), AddStatus(app), AddLs(app), AddDrop(app)};
+  const Command commands[] = {AddGenerate(app), AddStatus(app), AddLs(app), AddDrop(app), AddFsck(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked_for_help) {

@@ -87,14 +87,16 @@ TEST_F(BlockIndexTest, KeepsWhatWasApplied) {
     EXPECT_EQ(id, (NamespaceId{1, 2}));
     EXPECT_EQ(e, ns);
     ++namespaces;
-  }), absl::OkStatus());
+  }),
+            absl::OkStatus());
   EXPECT_EQ(namespaces, 1);
   int segments = 0;
   EXPECT_EQ(index_->ForEachSegment([&](std::uint64_t id, const SegmentEntry& e) {
     EXPECT_EQ(id, 4u);
     EXPECT_EQ(e, (SegmentEntry{5, 6}));
     ++segments;
-  }), absl::OkStatus());
+  }),
+            absl::OkStatus());
   EXPECT_EQ(segments, 1);
 }
 
@@ -115,7 +117,7 @@ TEST_F(BlockIndexTest, ADamagedIndexIsAnErrorThatSaysHowToGoOn) {
   }
   const absl::Status status = Open();
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("move"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--rebuild-index"));
 }
 
 TEST(IndexRecords, RejectsWhatIsCutOrOfAnotherVersion) {

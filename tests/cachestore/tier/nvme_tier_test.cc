@@ -25,13 +25,13 @@ class NvmeTierTest : public NvmeFixture, public ::testing::WithParamInterface<Pl
   FaultFileSystem faults_{posix_.get(), 1, GetParam().backend};
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Places, NvmeTierTest,
-    ::testing::Values(Place{"DiskUring", ::testing::TempDir(), AsyncIoOptions::Backend::kUring},
-                      Place{"DiskThreads", ::testing::TempDir(), AsyncIoOptions::Backend::kThreads},
-                      Place{"TmpfsUring", "/dev/shm", AsyncIoOptions::Backend::kUring},
-                      Place{"TmpfsThreads", "/dev/shm", AsyncIoOptions::Backend::kThreads}),
-    [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Places, NvmeTierTest,
+                         ::testing::Values(Place{"DiskUring", ::testing::TempDir(), AsyncIoOptions::Backend::kUring},
+                                           Place{"DiskThreads", ::testing::TempDir(),
+                                                 AsyncIoOptions::Backend::kThreads},
+                                           Place{"TmpfsUring", "/dev/shm", AsyncIoOptions::Backend::kUring},
+                                           Place{"TmpfsThreads", "/dev/shm", AsyncIoOptions::Backend::kThreads}),
+                         [](const auto& test) { return test.param.name; });
 
 TEST_P(NvmeTierTest, ReturnsWhatWasWritten) {
   Open();
@@ -135,7 +135,7 @@ TEST_P(NvmeTierTest, DropsCorruptBlocksWhereverTheCorruptionIs) {
   Close();
   const std::string segment = SegmentFiles().at(0);
   const std::uint64_t bytes = TestBlock::RecordBytes();
-  FlipByte(segment, 0);                 // block 0: the start of its header
+  FlipByte(segment, 0);                  // block 0: the start of its header
   FlipByte(segment, bytes + bytes / 2);  // block 1: the middle of its payload
   FlipByte(segment, 3 * bytes - 64);     // block 2: its last 64 bytes
   Open();
@@ -206,17 +206,99 @@ TEST_P(NvmeTierTest, MissesASwappedSegment) {
   for (std::uint64_t i = 10; i < 20; ++i) EXPECT_EQ(Check(i), absl::OkStatus()) << i;
 }
 
-TEST_P(NvmeTierTest, StartsEmptyWhenTheIndexIsGoneAndReadsNothingStale) {
+TEST_P(NvmeTierTest, DoesNotStartEmptyWhenTheIndexIsGone) {
   Open();
   for (std::uint64_t i = 0; i < 20; ++i) ASSERT_EQ(Write(i), absl::OkStatus());
   Close();
-  std::filesystem::remove_all(options_.directory + "/index");
+  const std::vector<std::string> before = SegmentFiles();
+  for (const bool format_too : {false, true}) {
+    std::filesystem::remove_all(options_.directory + "/index");
+    if (format_too) std::filesystem::remove(options_.directory + "/FORMAT");
+    const absl::Status status = TryOpen();
+    ASSERT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("--rebuild-index"));
+    EXPECT_EQ(SegmentFiles(), before);
+  }
+}
+
+TEST_P(NvmeTierTest, RestoresTheSecretFromTheIndexAndRefusesAnotherStores) {
   Open();
-  for (std::uint64_t i = 0; i < 20; ++i) EXPECT_FALSE(Resident(i));
-  const std::size_t before = SegmentFiles().size();
-  for (std::uint64_t i = 100; i < 110; ++i) ASSERT_EQ(Write(i), absl::OkStatus());
-  EXPECT_EQ(SegmentFiles().size(), before);  // orphaned segments are free space
-  for (std::uint64_t i = 100; i < 110; ++i) EXPECT_EQ(Check(i), absl::OkStatus());
+  ASSERT_EQ(Write(1), absl::OkStatus());
+  const KeyHasher::Secret secret = tier_->secret();
+  Close();
+  const std::string file = options_.directory + "/SECRET";
+  FlipByte(file, 100);
+  Open();
+  EXPECT_EQ(tier_->secret(), secret);
+  Close();
+  std::filesystem::remove(file);
+  Open();
+  EXPECT_EQ(tier_->secret(), secret);
+  EXPECT_EQ(Check(1), absl::OkStatus());
+  Close();
+  const std::string good = root_ + "/SECRET";
+  std::filesystem::copy(file, good);
+  options_.directory = root_ + "/other";
+  Open();
+  EXPECT_NE(tier_->secret(), secret);
+  Close();
+  std::filesystem::copy_file(good, options_.directory + "/SECRET", std::filesystem::copy_options::overwrite_existing);
+  const absl::Status status = TryOpen();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("different stores"));
+}
+
+TEST_P(NvmeTierTest, ADamagedFormatIsNotTakenForAnotherVersion) {
+  Open();
+  ASSERT_EQ(Write(1), absl::OkStatus());
+  Close();
+  const std::string file = options_.directory + "/FORMAT";
+  for (std::uint64_t at = 0; at < std::filesystem::file_size(file); ++at) {
+    FlipByte(file, at);
+    const absl::Status status = TryOpen();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << at << " " << status;
+    FlipByte(file, at);
+  }
+  Open();
+  EXPECT_EQ(Check(1), absl::OkStatus());
+}
+
+TEST_P(NvmeTierTest, RemovesWhatAnInterruptedReplacementLeft) {
+  Open();
+  Close();
+  const std::string paths[] = {options_.directory + "/SECRET.tmp",
+                               options_.directory + "/namespaces/" + NamespaceId{7, 7}.ToHex() + ".tmp"};
+  for (const std::string& path : paths) std::ofstream(path) << "half";
+  Open();
+  for (const std::string& path : paths) EXPECT_FALSE(std::filesystem::exists(path)) << path;
+}
+
+TEST_P(NvmeTierTest, RestoresNamespaceFilesFromTheIndex) {
+  Open();
+  const NvmeTier::StoredNamespace stored{{{7, 7}, TestSpec()}, absl::Hours(5)};
+  ASSERT_EQ(tier_->PutNamespace(stored), absl::OkStatus());
+  ASSERT_EQ(Write(1), absl::OkStatus());
+  ASSERT_TRUE(tier_->DropNamespace({7, 7}).ok());
+  ASSERT_EQ(Write(2), absl::OkStatus());
+  Close();
+  const std::string file = options_.directory + "/namespaces/" + NamespaceId{7, 7}.ToHex();
+  std::ifstream in(file, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  for (const bool gone : {false, true}) {
+    if (gone) {
+      std::filesystem::remove(file);
+    } else {
+      FlipByte(file, 40);
+    }
+    Open();
+    ASSERT_EQ(tier_->Namespaces().size(), 1u);
+    EXPECT_EQ(tier_->Namespaces()[0].ns.spec, TestSpec());
+    EXPECT_EQ(tier_->Namespaces()[0].ttl, absl::Hours(5));
+    EXPECT_EQ(Check(2), absl::OkStatus());
+    Close();
+    std::ifstream again(file, std::ios::binary);
+    EXPECT_EQ(std::string((std::istreambuf_iterator<char>(again)), {}), bytes);
+  }
 }
 
 TEST_P(NvmeTierTest, RefusesASecondOpenerByPid) {
@@ -325,7 +407,7 @@ TEST_P(NvmeTierTest, ExpiresWhatIsDueButNotPinnedOnesNorAncestorsOfLivingOnes) {
   write(1, std::nullopt, 100);  // has a living grandchild
   write(2, 1, 100);
   write(3, 2, 300);
-  write(4, 2, 100);  // due
+  write(4, 2, 100);             // due
   write(5, std::nullopt, 100);  // due, with a due child
   write(6, 5, 100);
   write(7, std::nullopt, 100);  // pinned

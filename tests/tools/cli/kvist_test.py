@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -222,11 +223,50 @@ class StoreCommands(KvistTest):
             self.expect_error(self.kvist(command), USAGE, "--store")
 
 
+class Fsck(KvistTest):
+    def setUp(self):
+        super().setUp()
+        self.store = self.folder / "store"
+        self.generate("--store", self.store)
+
+    def test_a_whole_store_is_clean(self):
+        done = self.kvist("fsck", self.store)
+        self.assertEqual((done.returncode, done.stderr), (OK, ""))
+        self.assertTrue(done.stdout.endswith(": clean\n"), done.stdout)
+
+    def test_damage_is_found_repaired_and_then_gone(self):
+        (self.store / "SECRET").unlink()
+        found = self.kvist("fsck", self.store, "--json")
+        self.assertEqual(found.returncode, FAILED)
+        self.assertRegex(found.stderr, r"\Akvist: 1 problem in [^\n]+--repair[^\n]+\n\Z")
+        report = json.loads(found.stdout)
+        self.assertEqual((report["clean"], report["repaired"]), (False, False))
+        self.assertEqual(report["problems"][0]["path"], str(self.store / "SECRET"))
+        repaired = self.kvist("fsck", self.store, "--repair", "--json")
+        self.assertEqual(repaired.returncode, FAILED)
+        self.assertTrue(json.loads(repaired.stdout)["repaired"])
+        self.assertEqual(self.kvist("fsck", self.store).returncode, OK)
+        self.assertGreater(self.generate("--store", self.store)["cached_tokens"], 0)
+
+    def test_a_lost_index_comes_back(self):
+        shutil.rmtree(self.store / "index")
+        self.expect_error(self.kvist("status", "--store", self.store), STORE, "--rebuild-index")
+        self.assertIn("rebuilt", self.kvist("fsck", self.store, "--rebuild-index").stdout)
+        self.assertGreater(self.generate("--store", self.store)["cached_tokens"], 0)
+
+    def test_what_cannot_be_checked_is_an_error(self):
+        self.expect_error(self.kvist("fsck", self.folder / "none"), STORE, "none")
+        self.expect_error(self.kvist("fsck", self.folder), STORE, "holds no store")
+        self.expect_error(self.kvist("fsck"), USAGE)
+        self.start_daemon()
+        self.expect_error(self.kvist("fsck", self.folder / "d"), STORE, "in use")
+
+
 class Usage(KvistTest):
     def test_help_names_the_commands_and_exit_codes(self):
         done = self.kvist("--help")
         self.assertEqual(done.returncode, OK)
-        for word in ("generate", "status", "ls", "drop", "Exit codes"):
+        for word in ("generate", "status", "ls", "drop", "fsck", "Exit codes"):
             self.assertIn(word, done.stdout)
 
     def test_no_command_and_an_unknown_one(self):
