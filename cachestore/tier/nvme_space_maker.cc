@@ -57,7 +57,13 @@ absl::Status NvmeSpaceMaker::OpenSegment(std::size_t reserve) {
     reuse = core_.space.ReusableCount() > 0;
   }
   // A segment written before is faster to write than a fresh one, and costs no space.
-  return reuse ? ReuseSegment() : CreateSegment();
+  absl::Status opened = reuse ? ReuseSegment() : CreateSegment();
+  // Not to be taken for "there is none to take", which callers answer by making room and trying again.
+  if (absl::IsNotFound(opened)) {
+    return absl::UnavailableError(fmt::format("{}; was {} removed under the running store? Restart it",
+                                              std::string(opened.message()), core_.directory.segments()));
+  }
+  return opened;
 }
 
 absl::Status NvmeSpaceMaker::ReuseSegment() {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <thread>
 
+#include "absl/time/clock.h"
 #include "fmt/format.h"
 
 namespace kvist {
@@ -423,7 +424,13 @@ TEST_P(PrefixStoreConformance, LeasesTheLongestChainThatDramHolds) {
   const auto tokens = TestChain(1, 30);
   ASSERT_TRUE(CommitChain(*store_, ns, tokens, Durability::kDurable).ok());
   EXPECT_EQ(MatchedBlocks(*store_, ns, tokens), 30u);
-  const auto lease = AcquireNow(*store_, ns, tokens);
+  auto lease = AcquireNow(*store_, ns, tokens);
+  // A block being copied to a shared folder stays in DRAM until that ends, which it does by itself.
+  for (int look = 0; look < 500 && lease.ok() && lease->blocks().size() < 12; ++look) {
+    *lease = Lease();
+    absl::SleepFor(absl::Milliseconds(10));
+    lease = AcquireNow(*store_, ns, tokens);
+  }
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_GE(lease->blocks().size(), 12u);  // its own tail, in DRAM from the commits, made way for its head
   EXPECT_LT(lease->blocks().size(), 16u);

@@ -114,6 +114,17 @@ TEST_F(NvmeSpace, DoesNotCarryCorruptionAlongWhenCleaning) {
   EXPECT_EQ(tier_->Stats().corrupt_blocks, 1u);
 }
 
+// The file system's "not found" once passed for "no segment is free", and the writer made room for ever.
+TEST_F(NvmeSpace, SaysSoWhenItsDirectoryIsGone) {
+  Open();
+  ASSERT_EQ(Write(0), absl::OkStatus());
+  std::filesystem::remove_all(options_.directory + "/segments");
+  absl::Status status;
+  for (std::uint64_t i = 1; i <= kRoom && status.ok(); ++i) status = Write(i);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("removed under the running store"));
+}
+
 TEST_F(NvmeSpace, ShrinksWhenOpenedWithLessCapacity) {
   Open();
   for (std::uint64_t i = 0; i < 85; ++i) ASSERT_EQ(Write(i), absl::OkStatus());
