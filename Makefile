@@ -47,7 +47,7 @@ bench:
 	@KVIST_MODEL="$$(tools/setup/fetch-model)" build/bench/bench/$(strip $(GROUP))_bench
 
 soak: build model
-	@KVIST_MODEL="$$(tools/setup/fetch-model)" ctest --preset release --label-regex 'soak|crash|process|conformance' \
+	@KVIST_SEED=random KVIST_MODEL="$$(tools/setup/fetch-model)" ctest --preset release --label-regex 'soak|crash|process|conformance' \
 	  --repeat until-fail:$(strip $(SOAK_ROUNDS))
 
 asan tsan: packages model

@@ -209,7 +209,7 @@ class PrefixStore {
   // Forgets blocks at once; leased ones become unfindable now and are freed at release.
   virtual void Drop(const DropRequest& request, const CallOptions& options, Done<DropResult> done) = 0;
 
-  // Completes when all that was committed before is durable.
+  // Completes when all that was committed before is durable, or has left the store (dropped, expired, evicted).
   virtual void Flush(const CallOptions& options, DoneStatus done) = 0;
 
   virtual absl::StatusOr<StoreStats> Stats() = 0;

@@ -126,6 +126,8 @@ void WriteBack::OnWritten(const WriteRef& write, absl::Status status) {
     --in_flight_;
     write->to_take_back = status.ok();
     if (absl::IsAlreadyExists(status)) status = absl::OkStatus();
+    // That is what "left the store" looks like, and nothing else may.
+    if (absl::IsNotFound(status)) status = absl::UnavailableError(status.message());
     // A drop's doing, not the caller's.
     if (absl::IsCancelled(status)) status = absl::NotFoundError("the block was dropped before it was written");
     write->own = std::move(status);
@@ -219,7 +221,10 @@ void WriteBack::Flush(DoneStatus done) {
   const auto join = std::make_shared<Join>(std::move(done));  // outlives the lock below
   absl::MutexLock lock(&mutex_);
   for (const auto& [key, write] : writes_) {
-    write->waiters.emplace_back([join](const absl::Status& status) { join->Report(status); });
+    // What left the store before it was written (dropped, or its parent expired or evicted) needs no writing.
+    write->waiters.emplace_back([join](const absl::Status& status) {
+      if (!absl::IsNotFound(status)) join->Report(status);
+    });
   }
 }
 

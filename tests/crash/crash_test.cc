@@ -15,6 +15,7 @@
 #include "cachestore/index/block_index.h"
 #include "tests/cases/child_process.h"
 #include "tests/crash/crash_load.h"
+#include "tests/environment.h"
 
 namespace kvist::crash {
 namespace {
@@ -25,11 +26,6 @@ constexpr int kRoundsPerDirectory = 5;
 constexpr int kDelayMaxMicroseconds = 4000;
 constexpr int kOpeningMicroseconds = 60'000;
 constexpr double kLinesMax = 600;
-
-std::uint64_t FromEnvironment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 // What the worker has said of one tenant.
 struct Expected {
@@ -221,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(Capacity, Crash, testing::Values(false, true),
                          [](const auto& test) { return test.param ? "Tight" : "Ample"; });
 
 TEST_P(Crash, NothingAcknowledgedIsLostAndNothingIsHalfThere) {
-  const std::uint64_t seed = FromEnvironment("KVIST_SEED", std::random_device{}());
+  const std::uint64_t seed = TestSeed();
   std::mt19937_64 random(seed);
   const auto rounds = static_cast<int>((FromEnvironment("KVIST_CRASH_ROUNDS", 25) + 1) / 2);
   std::unique_ptr<TestDirectory> place;

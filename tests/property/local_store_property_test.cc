@@ -1,11 +1,12 @@
 // Random sequences of operations on a whole LocalStore, compared with a model. A failing one is shrunk and printed as a
-// list that KVIST_REPLAY takes. KVIST_SEQUENCES (1500) sets how many, KVIST_SEED which.
+// list that KVIST_REPLAY takes. KVIST_SEQUENCES (1500) sets how many, KVIST_SEED (a number, or random) which.
 #include <array>
 #include <cstdlib>
 #include <random>
 
 #include "gtest/gtest.h"
 #include "spdlog/spdlog.h"
+#include "tests/environment.h"
 #include "tests/property/shrink.h"
 #include "tests/property/store_run.h"
 
@@ -16,11 +17,6 @@ constexpr std::size_t kOpsPerSequence = 40;
 // Sequences on one store, with a drop of all in between: opening one is what takes time.
 constexpr std::size_t kSequencesPerStore = 12;
 constexpr int kShrinkAttemptsMax = 400;
-
-std::uint64_t FromEnvironment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 std::vector<Op> RandomOps(std::mt19937_64& random) {
   // By weight: mostly what engines do all the time.
@@ -74,7 +70,7 @@ TEST_P(LocalStoreProperty, DoesWhatTheModelDoes) {
     EXPECT_EQ(RunOps(config, FromText(replay)), "");
     return;
   }
-  const std::uint64_t seed = FromEnvironment("KVIST_SEED", std::random_device{}());
+  const std::uint64_t seed = TestSeed();
   SCOPED_TRACE(testing::Message() << "KVIST_SEED=" << seed);
   std::mt19937_64 random(seed);
   const std::uint64_t stores = FromEnvironment("KVIST_SEQUENCES", 1500) / 3 / kSequencesPerStore + 1;

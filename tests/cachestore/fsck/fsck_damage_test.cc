@@ -1,18 +1,13 @@
 // Bits flipped at random anywhere in a store's files: fsck finds every one that could matter, and its repair keeps
 // exactly what is undamaged. KVIST_FSCK_FLIPS sets how many, KVIST_SEED where.
-#include <cstdlib>
 #include <random>
 
 #include "cachestore/index/block_index.h"
 #include "tests/cachestore/fsck/fsck_fixture.h"
+#include "tests/environment.h"
 
 namespace kvist {
 namespace {
-
-std::uint64_t FromEnvironment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 class FsckDamage : public FsckFixture {
  protected:
@@ -58,7 +53,7 @@ class FsckDamage : public FsckFixture {
 TEST_F(FsckDamage, EveryFlipInALiveRecordIsFoundAndCostsThatBlockOnly) {
   Fill();
   LoadHasher();
-  const std::uint64_t seed = FromEnvironment("KVIST_SEED", std::random_device{}());
+  const std::uint64_t seed = TestSeed();
   SCOPED_TRACE(testing::Message() << "KVIST_SEED=" << seed);
   std::mt19937_64 random(seed);
   const auto index = IndexOf(store_path());
@@ -89,7 +84,7 @@ bool HoldsData(const std::filesystem::path& path) {
 TEST_F(FsckDamage, EveryFlipInTheIndexAndTheSmallFilesIsFoundAndCostsNothing) {
   Fill();
   LoadHasher();
-  const std::uint64_t seed = FromEnvironment("KVIST_SEED", std::random_device{}());
+  const std::uint64_t seed = TestSeed();
   SCOPED_TRACE(testing::Message() << "KVIST_SEED=" << seed);
   std::mt19937_64 random(seed);
   std::vector<std::filesystem::path> files;

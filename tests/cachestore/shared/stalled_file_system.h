@@ -3,12 +3,15 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "cachestore/io/async_io.h"
 #include "cachestore/io/file.h"
 
 namespace kvist {
@@ -80,7 +83,9 @@ class StalledFileSystem final : public FileSystem {
   absl::StatusOr<std::uint64_t> FreeBytes(const std::string& directory) override { return base_->FreeBytes(directory); }
   absl::StatusOr<std::unique_ptr<FileLock>> Lock(const std::string& path) override { return base_->Lock(path); }
   absl::StatusOr<std::unique_ptr<AsyncIo>> NewAsyncIo(const AsyncIoOptions& options) override {
-    return base_->NewAsyncIo(options);
+    absl::StatusOr<std::unique_ptr<AsyncIo>> io = base_->NewAsyncIo(options);
+    if (!io.ok()) return io;
+    return std::make_unique<StalledIo>(gate_, *std::move(io));
   }
 
  private:
@@ -125,6 +130,23 @@ class StalledFileSystem final : public FileSystem {
    private:
     const std::shared_ptr<Gate> gate_;
     const std::unique_ptr<File> base_;
+  };
+
+  // Submit is what gets stuck.
+  class StalledIo final : public AsyncIo {
+   public:
+    StalledIo(std::shared_ptr<Gate> gate, std::unique_ptr<AsyncIo> base)
+        : gate_(std::move(gate)), base_(std::move(base)) {}
+    void Submit(std::span<IoRequest* const> requests) override {
+      for (const IoRequest* request : requests) gate_->Pass(request->file->path());
+      base_->Submit(requests);
+    }
+    absl::Status RegisterBuffer(std::span<std::byte> memory) override { return base_->RegisterBuffer(memory); }
+    std::string_view name() const override { return base_->name(); }
+
+   private:
+    const std::shared_ptr<Gate> gate_;
+    const std::unique_ptr<AsyncIo> base_;
   };
 
   const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
