@@ -474,6 +474,7 @@ absl::StatusOr<StoreStats> LocalStoreImpl::Stats() {
   stats.corrupt_blocks = nvme.corrupt_blocks + dram.corrupt_blocks;
   stats.write_back_pending = write_back_.pending();
   stats.device_errors = nvme.device_errors;
+  stats.loading = nvme.loading;
   if (shared_ != nullptr) {
     const ObjectTierStats shared = shared_->Stats();
     stats.shared = {.configured = true,

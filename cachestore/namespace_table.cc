@@ -1,21 +1,25 @@
 #include "cachestore/namespace_table.h"
 
-#include <algorithm>
-
 #include "fmt/format.h"
 
 namespace kvist {
 
 NamespaceTable::NamespaceTable(NvmeTier* nvme, absl::Duration default_ttl) : nvme_(nvme), default_ttl_(default_ttl) {
-  absl::MutexLock lock(&mutex_);
-  for (const NvmeTier::StoredNamespace& stored : nvme_->Namespaces()) Add(stored.ns, stored.ttl.value_or(default_ttl));
-  nvme_->ForEach([this](const NvmeBlock& block) {
-    mutex_.AssertHeld();
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const NvmeTier::StoredNamespace& stored : nvme_->Namespaces()) {
+      Add(stored.ns, stored.ttl.value_or(default_ttl_));
+    }
+  }
+  nvme_->ForEachLoaded([this](const NvmeBlock& block) {
+    absl::ReaderMutexLock lock(&mutex_);
     const auto it = known_.find(block.ns);
     if (it == known_.end()) return;
     KnownNamespace& known = *it->second;
     const absl::Time used = absl::FromUnixSeconds(block.expires_unix_s) - known.ttl.load();
-    known.last_used = std::max(known.last_used.load(), used);
+    absl::Time newest = known.last_used.load();
+    while (newest < used && !known.last_used.compare_exchange_weak(newest, used)) {
+    }
   });
 }
 

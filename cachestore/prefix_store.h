@@ -163,6 +163,7 @@ struct StoreStats {
   std::uint64_t corrupt_blocks = 0;   // checksum, key or token mismatch: each became a miss
   std::uint64_t write_back_pending = 0;
   std::uint64_t device_errors = 0;
+  bool loading = false;  // the index is still read: `nvme` counts what is loaded so far
 };
 
 struct NamespaceInfo {

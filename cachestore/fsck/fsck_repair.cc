@@ -182,8 +182,10 @@ absl::Status RepairFiles(StoreImage& image) {
   absl::StatusOr<std::unique_ptr<BlockIndex>> index = BlockIndex::OpenToCheck(options);
   if (!index.ok()) return index.status();
   absl::flat_hash_map<BlockKey, ExtentStamp> live;
-  const absl::Status read =
-      (*index)->ForEachBlock([&](const BlockKey& key, const BlockEntry& entry) { live[key] = entry.extent; });
+  const absl::Status read = (*index)->ForEachBlock([&](const BlockKey& key, const BlockEntry& entry) {
+    live[key] = entry.extent;
+    return true;
+  });
   if (!read.ok()) return read;
   const std::uint64_t last_change = (*index)->last_change();
   index->reset();

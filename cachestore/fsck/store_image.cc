@@ -65,7 +65,10 @@ void ReadIndex(StoreImage& image, std::optional<KeyHasher::Secret>& copy,
   copy = index.secret();
   absl::Status read = index.Verify();
   // What can be read of a damaged one helps a rebuild: each entry is guarded by a checksum of its own block.
-  read.Update(index.ForEachBlock([&](const BlockKey& key, const BlockEntry& entry) { image.blocks[key] = entry; }));
+  read.Update(index.ForEachBlock([&](const BlockKey& key, const BlockEntry& entry) {
+    image.blocks[key] = entry;
+    return true;
+  }));
   read.Update(index.ForEachSegment([&](std::uint64_t id, const SegmentEntry& entry) { image.segments[id] = entry; }));
   read.Update(
       index.ForEachNamespace([&](const NamespaceId& id, NamespaceEntry entry) { namespaces[id] = std::move(entry); }));

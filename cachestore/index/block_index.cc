@@ -158,23 +158,40 @@ class RocksBlockIndex final : public BlockIndex {
     return FromRocks(status, "verify", options_.directory);
   }
 
-  absl::Status ForEachBlock(const std::function<void(const BlockKey&, const BlockEntry&)>& visit) override {
+  absl::Status ForEachBlock(const std::function<bool(const BlockKey&, const BlockEntry&)>& visit) override {
     return Scan(Blocks(), [&](std::string_view key, std::string_view value) {
       const absl::StatusOr<BlockKey> id = DecodeDigest(key);
       const absl::StatusOr<BlockEntry> entry = DecodeBlockEntry(value);
-      if (!id.ok() || !entry.ok()) return false;
-      visit(*id, *entry);
-      return true;
+      if (!id.ok() || !entry.ok()) return Seen::kUndecodable;
+      return visit(*id, *entry) ? Seen::kGoOn : Seen::kStop;
     });
+  }
+
+  absl::StatusOr<std::vector<std::pair<BlockKey, BlockEntry>>> FindBlocks(std::span<const BlockKey> keys) override {
+    std::vector<std::string> encoded;
+    encoded.reserve(keys.size());
+    std::vector<rocksdb::Slice> slices;
+    for (const BlockKey& key : keys) slices.emplace_back(encoded.emplace_back(EncodeDigest(key)));
+    std::vector<rocksdb::PinnableSlice> values(keys.size());
+    std::vector<rocksdb::Status> statuses(keys.size());
+    db_->MultiGet(rocksdb::ReadOptions(), Blocks(), keys.size(), slices.data(), values.data(), statuses.data());
+    std::vector<std::pair<BlockKey, BlockEntry>> found;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (statuses[i].IsNotFound()) continue;
+      if (!statuses[i].ok()) return FromRocks(statuses[i], "read", options_.directory);
+      const absl::StatusOr<BlockEntry> entry = DecodeBlockEntry(AsView(values[i]));
+      if (entry.ok()) found.emplace_back(keys[i], *entry);
+    }
+    return found;
   }
 
   absl::Status ForEachNamespace(const std::function<void(const NamespaceId&, NamespaceEntry)>& visit) override {
     return Scan(Namespaces(), [&](std::string_view key, std::string_view value) {
       const absl::StatusOr<NamespaceId> id = DecodeDigest(key);
       absl::StatusOr<NamespaceEntry> entry = DecodeNamespaceEntry(value);
-      if (!id.ok() || !entry.ok()) return false;
+      if (!id.ok() || !entry.ok()) return Seen::kUndecodable;
       visit(*id, *std::move(entry));
-      return true;
+      return Seen::kGoOn;
     });
   }
 
@@ -182,13 +199,15 @@ class RocksBlockIndex final : public BlockIndex {
     return Scan(Segments(), [&](std::string_view key, std::string_view value) {
       const absl::StatusOr<std::uint64_t> id = DecodeU64(key);
       const absl::StatusOr<SegmentEntry> entry = DecodeSegmentEntry(value);
-      if (!id.ok() || !entry.ok()) return false;
+      if (!id.ok() || !entry.ok()) return Seen::kUndecodable;
       visit(*id, *entry);
-      return true;
+      return Seen::kGoOn;
     });
   }
 
  private:
+  enum class Seen : std::uint8_t { kGoOn, kStop, kUndecodable };
+
   rocksdb::ColumnFamilyHandle* Blocks() const { return handles_[1]; }
   rocksdb::ColumnFamilyHandle* Namespaces() const { return handles_[2]; }
   rocksdb::ColumnFamilyHandle* Segments() const { return handles_[3]; }
@@ -213,7 +232,9 @@ class RocksBlockIndex final : public BlockIndex {
     read.fill_cache = false;
     const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(read, family));
     for (it->SeekToFirst(); it->Valid(); it->Next()) {
-      if (!visit(AsView(it->key()), AsView(it->value()))) undecodable_.fetch_add(1, std::memory_order_relaxed);
+      const Seen seen = visit(AsView(it->key()), AsView(it->value()));
+      if (seen == Seen::kStop) return absl::OkStatus();
+      if (seen == Seen::kUndecodable) undecodable_.fetch_add(1, std::memory_order_relaxed);
     }
     return FromRocks(it->status(), "read", options_.directory);
   }

@@ -1,6 +1,6 @@
 // The durable index of one store directory: RocksDB with the column families blocks, namespaces, segments and meta.
-// Its memory is bounded (one block cache, filters and write buffers charged to it). Reads happen when the store
-// opens; afterwards the resident summary answers, and only batches are written here.
+// Its memory is bounded (one block cache, filters and write buffers charged to it). Reads happen after the store
+// opened; once all is read the resident summary answers, and only batches are written here.
 //
 // Thread safety: any thread; the order of concurrent Apply calls is the caller's to establish.
 #pragma once
@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -80,7 +81,10 @@ class BlockIndex {
   virtual absl::Status Apply(const IndexBatch& batch, IndexSync sync) = 0;
 
   // An entry that cannot be decoded is passed over and counted: a miss.
-  virtual absl::Status ForEachBlock(const std::function<void(const BlockKey&, const BlockEntry&)>& visit) = 0;
+  // Until `visit` says false.
+  virtual absl::Status ForEachBlock(const std::function<bool(const BlockKey&, const BlockEntry&)>& visit) = 0;
+  // Those of `keys` that are there, in one go.
+  virtual absl::StatusOr<std::vector<std::pair<BlockKey, BlockEntry>>> FindBlocks(std::span<const BlockKey> keys) = 0;
   virtual absl::Status ForEachNamespace(const std::function<void(const NamespaceId&, NamespaceEntry)>& visit) = 0;
   virtual absl::Status ForEachSegment(const std::function<void(std::uint64_t, const SegmentEntry&)>& visit) = 0;
   virtual std::uint64_t undecodable() const = 0;

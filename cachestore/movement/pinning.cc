@@ -8,7 +8,7 @@ namespace kvist {
 
 Pinning::Pinning(std::shared_ptr<DramTier> dram, NvmeTier* nvme, WriteBack* write_back, Worker* worker)
     : dram_(std::move(dram)), nvme_(nvme), write_back_(write_back), worker_(worker) {
-  nvme_->ForEach([this](const NvmeBlock& block) {
+  nvme_->ForEachLoaded([this](const NvmeBlock& block) {
     if (block.pins > 0) dram_->SetPins(block.key, block.pins);
   });
 }

@@ -43,8 +43,11 @@ void Removal::DropHere(const std::shared_ptr<const Set>& set, Done<DropResult> d
   std::vector<DramBlockRef> dropped = dram_->Drop(matches);
   write_back_->Cancel(matches);
   write_back_->Flush([this, set, dropped = std::move(dropped), done = std::move(done)](const absl::Status&) mutable {
-    worker_->Post([this, set, dropped = std::move(dropped), done = std::move(done)]() mutable {
-      std::move(done)(DropBelow(*set, dropped));
+    // The worker, which also ends calls in time, must not wait for a large index to be read.
+    nvme_->WhenLoaded([this, set, dropped = std::move(dropped), done = std::move(done)]() mutable {
+      worker_->Post([this, set, dropped = std::move(dropped), done = std::move(done)]() mutable {
+        std::move(done)(DropBelow(*set, dropped));
+      });
     });
   });
 }

@@ -13,6 +13,7 @@ std::uint64_t NvmeCore::Remove(const BlockKey& key) {
   const std::optional<BlockEntry> entry = summary.Erase(key);
   if (!entry) return 0;
   deletes.push_back({key, entry->extent, entry->record_bytes});
+  if (loading) gone.insert(key);
   return summary.PayloadBytes(*entry);
 }
 
@@ -72,7 +73,7 @@ absl::Status NvmeCore::FlushDeletes() {
   absl::MutexLock order(&index_mutex);
   {
     absl::MutexLock lock(&mutex);
-    if (deletes.empty() && floors.empty()) return absl::OkStatus();
+    if (loading || (deletes.empty() && floors.empty())) return absl::OkStatus();
   }
   return ApplyWithDeletes({});
 }

@@ -17,7 +17,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "cachestore/index/block_index.h"
 #include "cachestore/index/resident_summary.h"
 #include "cachestore/io/async_io.h"
@@ -60,6 +62,7 @@ struct NvmeCore {
   // Records that these places hold nothing that counts any more; for survivors, which leave without a delete.
   void Forget(std::span<const Removed> places) ABSL_EXCLUSIVE_LOCKS_REQUIRED(index_mutex);
   absl::Status CompactRemovals() ABSL_EXCLUSIVE_LOCKS_REQUIRED(index_mutex) ABSL_LOCKS_EXCLUDED(mutex);
+  // Nothing to do while blocks are loaded: they stay pending.
   absl::Status FlushDeletes() ABSL_LOCKS_EXCLUDED(index_mutex, mutex);
 
   // Drops a block whose bytes could not be read or verified, logs and counts it. True if it was still that extent.
@@ -85,15 +88,22 @@ struct NvmeCore {
   std::unique_ptr<AsyncIo> write_io;
 
   absl::Mutex index_mutex ABSL_ACQUIRED_BEFORE(mutex);
-  std::unique_ptr<RemovalLog> removals ABSL_GUARDED_BY(index_mutex);
+  std::unique_ptr<RemovalLog> removals ABSL_GUARDED_BY(index_mutex);  // null until blocks are being loaded
   mutable absl::Mutex mutex;
   ResidentSummary summary ABSL_GUARDED_BY(mutex);
   SegmentSpace space ABSL_GUARDED_BY(mutex);
   std::vector<Removed> deletes ABSL_GUARDED_BY(mutex);
+  // While blocks are still loaded (block_loader.h): the summary may lack some that the index has, but for those gone.
+  bool loading ABSL_GUARDED_BY(mutex) = true;
+  absl::flat_hash_set<BlockKey> gone ABSL_GUARDED_BY(mutex);
   // Namespaces whose drop the index does not know yet.
   std::vector<NamespaceId> floors ABSL_GUARDED_BY(mutex);
   Counters counters ABSL_GUARDED_BY(mutex);
   absl::flat_hash_map<NamespaceId, NamespaceEntry> namespaces ABSL_GUARDED_BY(mutex);
+
+  // Loading has ended. If not well, nothing may be written: what is free is not known.
+  absl::Notification loaded;
+  absl::Status load_status;  // set before
 };
 
 // For a segment file new to the index: never one that an earlier life of the same segment number had, even if the

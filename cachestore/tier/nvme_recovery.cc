@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 
-#include "cachestore/tier/removal_log.h"
 #include "cachestore/tier/store_opening.h"
 #include "fmt/format.h"
 #include "spdlog/spdlog.h"
@@ -12,21 +11,13 @@
 namespace kvist {
 namespace {
 
-// A segment worth going on with has at least this share of itself left.
-constexpr std::uint64_t kResumeDivisor = 16;
-
 class Recovery {
  public:
   explicit Recovery(NvmeCore& core) : core_(core) {}
 
   absl::Status Run() {
     if (absl::Status s = LoadNamespaces(core_); !s.ok()) return s;
-    if (absl::Status s = LoadSegments(); !s.ok()) return s;
-    if (absl::Status s = LoadBlocks(); !s.ok()) return s;
-    if (absl::Status s = SkipRemoved(); !s.ok()) return s;
-    absl::MutexLock lock(&core_.mutex);
-    ResumeSegment();
-    return absl::OkStatus();
+    return LoadSegments();
   }
 
  private:
@@ -78,72 +69,18 @@ class Recovery {
     segment->state = Segment::State::kSealed;
     if (*size < segment->bytes) {
       spdlog::warn("segment {} has {} of {} bytes: blocks beyond are dropped", path, *size, segment->bytes);
-      readable_[id] = *size;
+      segment->readable = *size;
       // Replaced by a new file once it is empty.
       segment->state = Segment::State::kFailed;
     } else {
-      readable_[id] = segment->bytes;
+      segment->readable = segment->bytes;
     }
     absl::MutexLock lock(&core_.mutex);
     core_.space.Add(std::move(segment));
     return absl::OkStatus();
   }
 
-  bool Holds(const BlockEntry& e) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_.mutex) {
-    if (core_.space.Find(e.extent) == nullptr) return false;
-    const std::uint64_t end = readable_.at(e.extent.segment);
-    return e.record_bytes > 0 && e.record_bytes % kRecordAlignment == 0 && e.extent.offset % kRecordAlignment == 0 &&
-           e.record_bytes <= end && e.extent.offset <= end - e.record_bytes;
-  }
-
-  absl::Status LoadBlocks() {
-    std::uint64_t dropped = 0;
-    absl::Status read = core_.index->ForEachBlock([&](const BlockKey& key, const BlockEntry& entry) {
-      absl::MutexLock lock(&core_.mutex);
-      if (!Holds(entry)) {
-        ++dropped;
-        // Nothing to give back: its segment does not count it. (No segment has generation 0 and number 0.)
-        core_.deletes.push_back({key, ExtentStamp{}, 0});
-        return;
-      }
-      Segment* segment = core_.space.Find(entry.extent);
-      core_.space.Adopt(segment, *core_.summary.Restore(key, entry), entry.record_bytes);
-      segment->appended = std::max(segment->appended, entry.extent.offset + entry.record_bytes);
-    });
-    if (!read.ok()) return read;
-    dropped += core_.index->undecodable();
-    if (dropped > 0) spdlog::warn("{} index entries had no readable extent and were dropped", dropped);
-    return absl::OkStatus();
-  }
-
-  // REMOVALS goes by place: nothing new may come where, in the same generation, something was removed.
-  absl::Status SkipRemoved() {
-    absl::MutexLock order(&core_.index_mutex);
-    if (absl::Status s = core_.CompactRemovals(); !s.ok()) return s;
-    const absl::StatusOr<RemovalLogContents> log = ReadRemovalLog(*core_.fs, core_.directory.removals());
-    if (!log.ok()) return log.status();
-    absl::MutexLock lock(&core_.mutex);
-    for (const RemovedExtent& removal : log->removals) {
-      Segment* segment = core_.space.Find({removal.segment, removal.generation, 0});
-      if (segment == nullptr || removal.kind != RemovedExtent::Kind::kRecord) continue;
-      segment->appended = std::max(segment->appended, removal.end);
-    }
-    return absl::OkStatus();
-  }
-
-  // Goes on in the segment with the most room behind its last record. What may lie there was never acknowledged.
-  void ResumeSegment() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_.mutex) {
-    Segment* best = nullptr;
-    for (const auto& [id, segment] : core_.space.all()) {
-      if (segment->state != Segment::State::kSealed || segment->live_bytes == 0) continue;
-      if (segment->bytes - segment->appended < segment->bytes / kResumeDivisor) continue;
-      if (best == nullptr || segment->bytes - segment->appended > best->bytes - best->appended) best = segment.get();
-    }
-    if (best != nullptr) core_.space.Resume(best, best->appended);
-  }
-
   NvmeCore& core_;
-  std::map<std::uint64_t, std::uint64_t> readable_;  // bytes by segment
 };
 
 }  // namespace

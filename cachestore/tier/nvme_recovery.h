@@ -1,5 +1,4 @@
-// Brings a store directory's state into memory when it opens, and drops what does not hold: index entries whose
-// segment is missing, short or of another generation. Orphaned extents are just free space.
+// Brings a store directory's namespaces and segments into memory when it opens; its blocks follow (block_loader.h).
 // Private to the tier.
 #pragma once
 
@@ -8,8 +7,7 @@
 
 namespace kvist {
 
-// Fills core's namespaces, space and summary from core.index and the segment files. What it drops is pending in
-// core.deletes.
+// Fills core's namespaces and space from core.index and the segment files.
 absl::Status RecoverNvme(NvmeCore& core);
 
 }  // namespace kvist

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "cachestore/io/file.h"
+#include "cachestore/tier/block_loader.h"
 #include "cachestore/tier/nvme_core.h"
 #include "cachestore/tier/nvme_reader.h"
 #include "cachestore/tier/nvme_recovery.h"
@@ -37,12 +38,13 @@ NvmeBlock AsBlock(const BlockKey& key, const BlockEntry& e) {
 
 class NvmeTierImpl final : public NvmeTier {
  public:
-  explicit NvmeTierImpl(const NvmeTierOptions& options) : core_(options), writer_(&core_) {}
+  explicit NvmeTierImpl(const NvmeTierOptions& options) : core_(options), loader_(&core_), writer_(&core_) {}
 
   ~NvmeTierImpl() override {
+    loader_.Stop();
     writer_.Stop();
     reader_.reset();
-    if (core_.index == nullptr) return;
+    if (core_.index == nullptr || !core_.load_status.ok()) return;
     if (absl::Status s = core_.FlushDeletes(); !s.ok()) {
       spdlog::warn("closing the NVMe tier: {}", std::string(s.message()));
     }
@@ -64,10 +66,13 @@ class NvmeTierImpl final : public NvmeTier {
     if (absl::Status s = UpgradeFromFormat1(core_); !s.ok()) return s;
     if (absl::Status s = FinishStoreDirectory(*core_.fs, core_.directory); !s.ok()) return s;
     if (absl::Status s = OpenEngines(); !s.ok()) return s;
-    if (absl::Status s = OpenRemovals(); !s.ok()) return s;
     if (absl::Status s = RecoverNvme(core_); !s.ok()) return s;
-    if (absl::Status s = core_.FlushDeletes(); !s.ok()) return s;
-    if (absl::Status s = NvmeSpaceMaker(&core_).Shrink(); !s.ok()) return s;
+    loader_.Start();
+    if (loader_.WaitFor(core_.options.load_wait)) {
+      if (!core_.load_status.ok()) return core_.load_status;
+    } else {
+      spdlog::info("store {}: ready while its index is still read", core_.directory.path);
+    }
     reader_ = std::make_unique<NvmeReader>(&core_, [this] { writer_.Wake(); });
     writer_.Start(NewestSequence());
     opened_ = true;
@@ -120,14 +125,30 @@ class NvmeTierImpl final : public NvmeTier {
   }
 
   std::optional<NvmeBlock> Find(const BlockKey& key) const override {
-    absl::ReaderMutexLock lock(&core_.mutex);
-    const std::optional<BlockEntry> entry = core_.summary.Find(key);
-    if (!entry) return std::nullopt;
-    return AsBlock(key, *entry);
+    for (bool looked = false;; looked = true) {
+      {
+        absl::ReaderMutexLock lock(&core_.mutex);
+        const std::optional<BlockEntry> entry = core_.summary.Find(key);
+        if (entry) return AsBlock(key, *entry);
+        if (!core_.loading || looked) return std::nullopt;
+      }
+      loader_.Load({&key, 1});
+    }
   }
 
   void Lookup(const NamespaceId& ns, std::span<const BlockKey> keys, std::int64_t now_unix_s,
               std::span<Presence> presence) const override {
+    {
+      absl::ReaderMutexLock lock(&core_.mutex);
+      core_.summary.Lookup(ns, keys, now_unix_s, presence);
+      if (!core_.loading) return;
+    }
+    std::vector<BlockKey> absent;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (presence[i] == Presence::kAbsent) absent.push_back(keys[i]);
+    }
+    if (absent.empty()) return;
+    loader_.Load(absent);
     absl::ReaderMutexLock lock(&core_.mutex);
     core_.summary.Lookup(ns, keys, now_unix_s, presence);
   }
@@ -147,7 +168,15 @@ class NvmeTierImpl final : public NvmeTier {
     }
   }
 
+  bool loading() const override { return !core_.loaded.HasBeenNotified(); }
+  void WhenLoaded(absl::AnyInvocable<void()> done) override { loader_.WhenLoaded(std::move(done)); }
+  void ForEachLoaded(std::function<void(const NvmeBlock&)> visit) override {
+    loader_.Watch([visit](const BlockKey& key, const BlockEntry& entry) { visit(AsBlock(key, entry)); });
+    ForEach(visit);
+  }
+
   void Write(const NvmeBlock& block, std::span<std::byte> record, DoneStatus done) override {
+    (void)Find(block.key);  // while loading: into the summary, which the writer asks
     writer_.Write(block, record, std::move(done));
   }
 
@@ -182,6 +211,7 @@ class NvmeTierImpl final : public NvmeTier {
   }
 
   absl::StatusOr<DropResult> Drop(std::span<const BlockKey> keys) override {
+    if (absl::Status s = AwaitLoaded(); !s.ok()) return s;
     const absl::flat_hash_set<BlockKey> wanted(keys.begin(), keys.end());
     absl::MutexLock order(&core_.index_mutex);
     (void)writer_.Cancel([&](const NvmeBlock& block) { return wanted.contains(block.key); });
@@ -189,6 +219,7 @@ class NvmeTierImpl final : public NvmeTier {
   }
 
   absl::StatusOr<DropResult> DropNamespace(const NamespaceId& ns) override {
+    if (absl::Status s = AwaitLoaded(); !s.ok()) return s;
     absl::MutexLock order(&core_.index_mutex);
     const std::uint64_t newest = writer_.Cancel([&](const NvmeBlock& block) { return block.ns == ns; });
     const absl::Status noted = RaiseFloor(ns, newest);
@@ -205,6 +236,8 @@ class NvmeTierImpl final : public NvmeTier {
   // In pieces: neither lookups nor commits wait for a pass over all blocks. Each expired leaf goes, and upwards from it
   // what its leaving makes one; so a single pass finds all.
   absl::StatusOr<std::uint64_t> DropExpired(std::int64_t now_unix_s) override {
+    if (loading()) return 0;  // there will be another pass
+    if (!core_.load_status.ok()) return core_.load_status;
     std::uint64_t dropped = 0;
     std::int64_t earliest = std::numeric_limits<std::int64_t>::max();
     ResidentSummary::Slot end = 1;
@@ -254,6 +287,7 @@ class NvmeTierImpl final : public NvmeTier {
     NvmeTierStats stats;
     stats.writes_pending = writer_.pending();
     stats.direct_io = core_.files->direct();
+    stats.loading = loading();
     absl::ReaderMutexLock lock(&core_.mutex);
     stats.tier = {core_.summary.blocks(), core_.summary.payload_bytes(), core_.options.capacity_bytes};
     stats.evicted_blocks = core_.counters.evicted_blocks;
@@ -266,6 +300,11 @@ class NvmeTierImpl final : public NvmeTier {
   }
 
  private:
+  absl::Status AwaitLoaded() const {
+    core_.loaded.WaitForNotification();
+    return core_.load_status;
+  }
+
   static RecordShape RecordShapeOf(const NamespaceSpec& spec) {
     return {spec.block_tokens, spec.layers, spec.layer_bytes};
   }
@@ -330,14 +369,6 @@ class NvmeTierImpl final : public NvmeTier {
     return WriteNamespaceFile(*core_.fs, core_.directory, ns, entry);
   }
 
-  absl::Status OpenRemovals() {
-    absl::MutexLock order(&core_.index_mutex);
-    absl::StatusOr<std::unique_ptr<RemovalLog>> removals = RemovalLog::Open(core_.fs, core_.directory.removals());
-    if (!removals.ok()) return removals.status();
-    core_.removals = *std::move(removals);
-    return absl::OkStatus();
-  }
-
   // The last thing: everything else is closed.
   void MarkClean() {
     absl::MutexLock order(&core_.index_mutex);
@@ -365,6 +396,7 @@ class NvmeTierImpl final : public NvmeTier {
   }
 
   mutable NvmeCore core_;
+  mutable BlockLoader loader_;
   NvmeWriter writer_;
   std::unique_ptr<NvmeReader> reader_;
   bool opened_ = false;

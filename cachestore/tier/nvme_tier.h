@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -49,6 +50,8 @@ struct NvmeTierOptions {
   // The key secret of a store that is made by this call; a random one if unset. FailedPrecondition if the store exists
   // with another.
   std::optional<KeyHasher::Secret> secret = std::nullopt;
+  // Open waits so long for the index to be read, real time, and then goes on without; faults found by then fail it.
+  absl::Duration load_wait = absl::Seconds(1);
   FileSystem* file_system = nullptr;  // null: the real one; must outlive the tier
   const Clock* clock = nullptr;       // required; must outlive the tier
 };
@@ -72,6 +75,7 @@ struct NvmeTierStats {
   std::uint64_t bytes_written = 0;   // to segments, rewriting of survivors included
   std::uint64_t bytes_accepted = 0;  // by Write: write amplification = written / accepted
   bool direct_io = false;
+  bool loading = false;  // `tier` counts what is loaded so far
 };
 
 class NvmeTier {
@@ -99,13 +103,22 @@ class NvmeTier {
   // Optional; failure is logged and harmless.
   virtual void RegisterBuffer(std::span<std::byte> memory) = 0;
 
-  // From the resident summary, without I/O.
+  // From the resident summary, without I/O once that is loaded.
   virtual std::optional<NvmeBlock> Find(const BlockKey& key) const = 0;
   // Which of many are present in `ns` and don't expire before `now_unix_s`, under one lock.
   virtual void Lookup(const NamespaceId& ns, std::span<const BlockKey> keys, std::int64_t now_unix_s,
                       std::span<Presence> presence) const = 0;
-  // All resident blocks of a namespace (any if unset): for listing and tests.
+  // All resident blocks, while they are loaded those that are there by now: for listing and tests.
   virtual void ForEach(const std::function<void(const NvmeBlock&)>& visit) const = 0;
+
+  // Open returns before a large index is read whole (NvmeTierOptions::load_wait). Lookups go on as usual meanwhile;
+  // writes are taken and wait; drops wait.
+  virtual bool loading() const = 0;
+  // Runs when all blocks are loaded or loading has failed; at once if it has ended, else on a thread of the tier.
+  virtual void WhenLoaded(absl::AnyInvocable<void()> done) = 0;
+  // Visits all resident blocks, those to be loaded when they are; some perhaps twice. `visit` must not block, nor call
+  // the tier.
+  virtual void ForEachLoaded(std::function<void(const NvmeBlock&)> visit) = 0;
 
   // Makes a sealed record durable; `record` (aligned, record_bytes long) must stay valid and unchanged until `done`.
   // The tier stamps it. AlreadyExists if the key is resident (done at once). Evicts to make room; ResourceExhausted

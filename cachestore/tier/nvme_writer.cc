@@ -93,15 +93,19 @@ void NvmeWriter::Write(const NvmeBlock& block, std::span<std::byte> record, Done
 void NvmeWriter::Flush(DoneStatus done) {
   auto item = std::make_unique<Item>();
   item->flush = true;
+  absl::Status closed = Closing();
   item->done.push_back(std::move(done));
   {
     absl::MutexLock lock(&mutex_);
-    if (!stopping_) {
+    // Nothing was written while blocks are loaded: closing the store need not wait for that. (Touches go at close.)
+    const bool nothing = !core_.loaded.HasBeenNotified() && queue_.empty();
+    if (!stopping_ && !nothing) {
       queue_.push_back(std::move(item));
       return;
     }
+    if (nothing) closed = absl::OkStatus();
   }
-  std::move(item->done[0])(Closing());
+  std::move(item->done[0])(std::move(closed));
 }
 
 void NvmeWriter::Wake() {
@@ -115,6 +119,7 @@ std::uint64_t NvmeWriter::pending() const {
 }
 
 void NvmeWriter::Run() {
+  core_.loaded.WaitForNotification();
   for (;;) {
     bool idle = false;
     {
@@ -142,7 +147,7 @@ void NvmeWriter::Run() {
 
 absl::Status NvmeWriter::CompactRemovals() {
   absl::MutexLock order(&core_.index_mutex);
-  if (!core_.removals->wants_compaction()) return absl::OkStatus();
+  if (core_.removals == nullptr || !core_.removals->wants_compaction()) return absl::OkStatus();
   return core_.CompactRemovals();
 }
 
@@ -194,6 +199,7 @@ bool NvmeWriter::Place(Item& item, bool first) {
   {
     absl::MutexLock lock(&mutex_);
     if (device_failed_) item.status = DeviceFailed();
+    if (!core_.load_status.ok()) item.status = core_.load_status;
     if (item.cancelled) item.status = absl::CancelledError("dropped");
     if (!item.status.ok()) return true;
   }

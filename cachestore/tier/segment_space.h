@@ -26,6 +26,7 @@ struct Segment {
   std::uint64_t id = 0;
   std::uint64_t generation = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t readable = 0;  // of an older segment: as much as its file had when the store opened
   std::unique_ptr<File> file;
 
   State state = State::kFree;

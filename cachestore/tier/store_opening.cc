@@ -22,8 +22,9 @@ absl::StatusOr<std::vector<RemovedExtent>> Format1Leftovers(BlockIndex& index) {
   std::map<std::uint64_t, std::vector<std::pair<std::uint64_t, std::uint64_t>>> live;
   read = index.ForEachBlock([&](const BlockKey&, const BlockEntry& e) {
     const auto it = segments.find(e.extent.segment);
-    if (it == segments.end() || it->second.generation != e.extent.generation) return;
+    if (it == segments.end() || it->second.generation != e.extent.generation) return true;
     live[e.extent.segment].emplace_back(e.extent.offset, e.extent.offset + e.record_bytes);
+    return true;
   });
   if (!read.ok()) return read;
   std::vector<RemovedExtent> gaps;
@@ -132,6 +133,7 @@ absl::Status LoadNamespaces(NvmeCore& core) {
   if (!half_dropped.empty()) {
     read = core.index->ForEachBlock([&](const BlockKey& key, const BlockEntry& entry) {
       if (half_dropped.contains(entry.ns)) batch.delete_blocks.push_back(key);
+      return true;
     });
     if (!read.ok()) return read;
   }

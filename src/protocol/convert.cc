@@ -101,6 +101,7 @@ void ToWire(const StoreStats& stats, v1::StatsReply* wire) {
   wire->set_corrupt_blocks(stats.corrupt_blocks);
   wire->set_write_back_pending(stats.write_back_pending);
   wire->set_device_errors(stats.device_errors);
+  wire->set_loading(stats.loading);
 }
 
 StoreStats FromWire(const v1::StatsReply& wire) {
@@ -119,7 +120,8 @@ StoreStats FromWire(const v1::StatsReply& wire) {
           .expired_blocks = wire.expired_blocks(),
           .corrupt_blocks = wire.corrupt_blocks(),
           .write_back_pending = wire.write_back_pending(),
-          .device_errors = wire.device_errors()};
+          .device_errors = wire.device_errors(),
+          .loading = wire.loading()};
 }
 
 void ToWire(const NamespaceInfo& info, v1::ListNamespacesReply::Item* wire) {

@@ -160,7 +160,10 @@ class Crash : public testing::TestWithParam<bool> {
     auto index = BlockIndex::OpenToCheck({.directory = directory_ + "/index"});
     EXPECT_TRUE(index.ok()) << index.status();
     if (!index.ok()) return keys;
-    (void)(*index)->ForEachBlock([&](const BlockKey& key, const BlockEntry&) { keys.insert(key); });
+    (void)(*index)->ForEachBlock([&](const BlockKey& key, const BlockEntry&) {
+      keys.insert(key);
+      return true;
+    });
     return keys;
   }
 

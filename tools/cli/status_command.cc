@@ -57,7 +57,8 @@ Json ToJson(const StoreStats& stats) {
           {"expired_blocks", stats.expired_blocks},
           {"corrupt_blocks", stats.corrupt_blocks},
           {"write_back_pending", stats.write_back_pending},
-          {"device_errors", stats.device_errors}};
+          {"device_errors", stats.device_errors},
+          {"loading", stats.loading}};
 }
 
 void PrintTier(std::string_view name, const TierStats& tier) {
@@ -93,6 +94,7 @@ void PrintSharedRows(const SharedStats& shared) {
 void Print(const StoreStats& stats) {
   PrintTier("dram", stats.dram);
   PrintTier("nvme", stats.nvme);
+  if (stats.loading) fmt::print("      the NVMe tier's index is still read: blocks are counted as they are loaded\n");
   PrintShared(stats.shared);
   PrintRows({
       {"namespaces", stats.namespaces},

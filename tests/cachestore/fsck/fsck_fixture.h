@@ -89,7 +89,11 @@ class FsckFixture : public ::testing::Test {
     auto index = BlockIndex::OpenToCheck({.directory = path + "/index"});
     EXPECT_TRUE(index.ok()) << index.status();
     if (!index.ok()) return blocks;
-    EXPECT_EQ((*index)->ForEachBlock([&](const BlockKey& k, const BlockEntry& e) { blocks[k] = e; }), absl::OkStatus());
+    EXPECT_EQ((*index)->ForEachBlock([&](const BlockKey& k, const BlockEntry& e) {
+      blocks[k] = e;
+      return true;
+    }),
+              absl::OkStatus());
     return blocks;
   }
 

@@ -46,7 +46,11 @@ class BlockIndexTest : public ::testing::Test {
   }
   std::map<BlockKey, BlockEntry> Blocks() {
     std::map<BlockKey, BlockEntry> all;
-    EXPECT_EQ(index_->ForEachBlock([&](const BlockKey& k, const BlockEntry& e) { all[k] = e; }), absl::OkStatus());
+    EXPECT_EQ(index_->ForEachBlock([&](const BlockKey& k, const BlockEntry& e) {
+      all[k] = e;
+      return true;
+    }),
+              absl::OkStatus());
     return all;
   }
 

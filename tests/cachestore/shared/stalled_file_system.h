@@ -19,11 +19,9 @@ namespace kvist {
 class StalledFileSystem final : public FileSystem {
  public:
   // From now on every call whose path contains `part` is stuck.
-  void Stall(std::string part = "") {
-    absl::MutexLock lock(&gate_->mutex);
-    gate_->stalled = true;
-    gate_->part = std::move(part);
-  }
+  void Stall(std::string part = "") { gate_->Shut(std::move(part), false); }
+  // Only opening, reading and writing of such files; not the calls on directories and names.
+  void StallFiles(std::string part) { gate_->Shut(std::move(part), true); }
   void Release() {
     absl::MutexLock lock(&gate_->mutex);
     gate_->stalled = false;
@@ -39,7 +37,7 @@ class StalledFileSystem final : public FileSystem {
   }
 
   absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path, const OpenOptions& options) override {
-    gate_->Pass(path);
+    gate_->PassFile(path);
     absl::StatusOr<std::unique_ptr<File>> file = base_->Open(path, options);
     if (!file.ok()) return file;
     return std::make_unique<StalledFile>(gate_, *std::move(file));
@@ -93,10 +91,24 @@ class StalledFileSystem final : public FileSystem {
     absl::Mutex mutex;
     bool stalled ABSL_GUARDED_BY(mutex) = false;
     std::string part ABSL_GUARDED_BY(mutex);
+    bool only_files ABSL_GUARDED_BY(mutex) = false;
     std::size_t stuck ABSL_GUARDED_BY(mutex) = 0;
 
+    void Shut(std::string of, bool files) {
+      absl::MutexLock lock(&mutex);
+      stalled = true;
+      only_files = files;
+      part = std::move(of);
+    }
     void Pass(const std::string& path) {
       absl::MutexLock lock(&mutex);
+      if (!only_files) PassLocked(path);
+    }
+    void PassFile(const std::string& path) {
+      absl::MutexLock lock(&mutex);
+      PassLocked(path);
+    }
+    void PassLocked(const std::string& path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
       if (!stalled || path.find(part) == std::string::npos) return;
       ++stuck;
       mutex.Await(absl::Condition(
@@ -110,15 +122,15 @@ class StalledFileSystem final : public FileSystem {
     StalledFile(std::shared_ptr<Gate> gate, std::unique_ptr<File> base)
         : gate_(std::move(gate)), base_(std::move(base)) {}
     absl::StatusOr<std::size_t> ReadAt(std::uint64_t offset, std::span<std::byte> into) override {
-      gate_->Pass(path());
+      gate_->PassFile(path());
       return base_->ReadAt(offset, into);
     }
     absl::StatusOr<std::size_t> WriteAt(std::uint64_t offset, std::span<const std::byte> from) override {
-      gate_->Pass(path());
+      gate_->PassFile(path());
       return base_->WriteAt(offset, from);
     }
     absl::Status SyncData() override {
-      gate_->Pass(path());
+      gate_->PassFile(path());
       return base_->SyncData();
     }
     absl::Status Allocate(std::uint64_t bytes) override { return base_->Allocate(bytes); }
@@ -138,7 +150,7 @@ class StalledFileSystem final : public FileSystem {
     StalledIo(std::shared_ptr<Gate> gate, std::unique_ptr<AsyncIo> base)
         : gate_(std::move(gate)), base_(std::move(base)) {}
     void Submit(std::span<IoRequest* const> requests) override {
-      for (const IoRequest* request : requests) gate_->Pass(request->file->path());
+      for (const IoRequest* request : requests) gate_->PassFile(request->file->path());
       base_->Submit(requests);
     }
     absl::Status RegisterBuffer(std::span<std::byte> memory) override { return base_->RegisterBuffer(memory); }
