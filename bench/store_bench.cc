@@ -1,15 +1,31 @@
 // Figures of the store, each a ratio taken in one run, in which both sides alternate. Medians are compared; for the
 // device, whose speed drifts, it is the median of the ratios of neighbouring rounds. bench/store/*_bench.cc says what
 // each figure is.
-// Usage: store_bench [DIRECTORY on the device to measure; default /var/tmp]. Exits non-zero if a goal is missed.
+// Usage: store_bench [DIRECTORY on the device to measure; default /var/tmp] [PART...]; the parts are match, dram, device
+// and index, by default all. Exits non-zero if a goal is missed.
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
 #include "bench/store/support.h"
 
 int main(int argc, char** argv) {
+  using Part = void (*)(const std::string&, kvist::bench::Figures&);
+  constexpr std::array<std::pair<std::string_view, Part>, 4> kParts = {{{"match", kvist::bench::MatchFigures},
+                                                                        {"dram", kvist::bench::DramFigures},
+                                                                        {"device", kvist::bench::DeviceFigures},
+                                                                        {"index", kvist::bench::IndexFigures}}};
+  const std::vector<std::string_view> wanted(argv + std::min(argc, 2), argv + argc);
+  for (const std::string_view name : wanted) {
+    if (std::ranges::none_of(kParts, [&](const auto& part) { return part.first == name; })) {
+      kvist::bench::Fail(fmt::format("there is no part '{}'; there are match, dram, device and index", name));
+    }
+  }
   kvist::bench::Figures figures;
   const kvist::bench::ScratchDirectory scratch(argc > 1 ? argv[1] : "/var/tmp");
-  kvist::bench::MatchFigures(scratch.path(), figures);
-  kvist::bench::DramFigures(scratch.path(), figures);
-  kvist::bench::DeviceFigures(scratch.path(), figures);
-  kvist::bench::IndexFigures(scratch.path(), figures);
+  for (const auto& [name, part] : kParts) {
+    if (wanted.empty() || std::ranges::find(wanted, name) != wanted.end()) part(scratch.path(), figures);
+  }
   return figures.Report();
 }

@@ -63,7 +63,7 @@ absl::Status FromRocks(const rocksdb::Status& status, std::string_view what, con
   return absl::UnavailableError(text);
 }
 
-rocksdb::Options DatabaseOptions(const BlockIndexOptions& options) {
+rocksdb::Options DatabaseOptions(const BlockIndexOptions& options, const std::shared_ptr<rocksdb::Cache>& cache) {
   rocksdb::Options o;
   o.create_if_missing = options.create;
   o.create_missing_column_families = true;
@@ -80,7 +80,6 @@ rocksdb::Options DatabaseOptions(const BlockIndexOptions& options) {
   // RocksDB's own attempts to leave an error state end after a while; Apply's do not.
   o.max_bgerror_resume_count = 1;
 
-  const std::shared_ptr<rocksdb::Cache> cache = rocksdb::NewLRUCache(options.memory_bytes);
   const std::uint64_t write_buffers = options.memory_bytes / kWriteBufferShare;
   o.write_buffer_manager = std::make_shared<rocksdb::WriteBufferManager>(write_buffers, cache);
   // Each log is preallocated at this size: 40,000 blocks' entries, and small enough for a small file system.
@@ -114,7 +113,8 @@ class RocksBlockIndex final : public BlockIndex {
     if (!options_.create && !std::filesystem::exists(options_.directory + "/CURRENT", ignored)) {
       return absl::DataLossError(fmt::format("index {} is not there ({})", options_.directory, kRebuildAdvice));
     }
-    rocksdb::Options o = DatabaseOptions(options_);
+    cache_ = rocksdb::NewLRUCache(options_.memory_bytes);
+    rocksdb::Options o = DatabaseOptions(options_, cache_);
     if (to_look) o.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
     std::vector<rocksdb::ColumnFamilyDescriptor> families;
     for (const char* name : {"default", "blocks", "namespaces", "segments", "meta"}) families.emplace_back(name, o);
@@ -184,6 +184,8 @@ class RocksBlockIndex final : public BlockIndex {
     }
     return found;
   }
+
+  void EndReads() override { cache_->EraseUnRefEntries(); }
 
   absl::Status ForEachNamespace(const std::function<void(const NamespaceId&, NamespaceEntry)>& visit) override {
     return Scan(Namespaces(), [&](std::string_view key, std::string_view value) {
@@ -292,6 +294,7 @@ class RocksBlockIndex final : public BlockIndex {
   }
 
   const BlockIndexOptions options_;
+  std::shared_ptr<rocksdb::Cache> cache_;
   std::unique_ptr<rocksdb::DB> db_;
   std::vector<rocksdb::ColumnFamilyHandle*> handles_;
   KeyHasher::Secret secret_{};

@@ -85,6 +85,8 @@ class BlockIndex {
   virtual absl::Status ForEachBlock(const std::function<bool(const BlockKey&, const BlockEntry&)>& visit) = 0;
   // Those of `keys` that are there, in one go.
   virtual absl::StatusOr<std::vector<std::pair<BlockKey, BlockEntry>>> FindBlocks(std::span<const BlockKey> keys) = 0;
+  // Gives back the memory kept for further reads of blocks; they remain possible.
+  virtual void EndReads() = 0;
   virtual absl::Status ForEachNamespace(const std::function<void(const NamespaceId&, NamespaceEntry)>& visit) = 0;
   virtual absl::Status ForEachSegment(const std::function<void(std::uint64_t, const SegmentEntry&)>& visit) = 0;
   virtual std::uint64_t undecodable() const = 0;

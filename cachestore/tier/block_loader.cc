@@ -92,6 +92,7 @@ absl::Status BlockLoader::Run() {
     core_.loading = false;
     core_.gone.clear();
   }
+  core_.index->EndReads();
   if (absl::Status s = core_.FlushDeletes(); !s.ok()) return s;
   return NvmeSpaceMaker(&core_).Shrink();
 }
