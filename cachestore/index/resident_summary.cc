@@ -1,12 +1,14 @@
 #include "cachestore/index/resident_summary.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 namespace kvist {
 namespace {
 
 constexpr auto kNone = BlockForest::kNone;
+constexpr std::size_t kLookupAtOnce = 64;
 
 // Seconds since 1970 in 32 bits: until 2106.
 std::uint32_t PackSeconds(std::int64_t unix_s) {
@@ -92,10 +94,11 @@ std::optional<BlockEntry> ResidentSummary::Find(const BlockKey& key) const {
 void ResidentSummary::Lookup(const NamespaceId& ns, std::span<const BlockKey> keys, std::int64_t now_unix_s,
                              std::span<Presence> presence) const {
   const BlockForest& forest = policy_->forest();
-  for (const BlockKey& key : keys) forest.PrefetchTable(key);
-  for (const BlockKey& key : keys) forest.PrefetchNode(key);
+  std::array<Slot, kLookupAtOnce> slots;
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    const Slot slot = SlotOf(keys[i]);
+    const std::size_t at = i % kLookupAtOnce;
+    if (at == 0) forest.FindAll(keys.subspan(i, std::min(keys.size() - i, kLookupAtOnce)), slots);
+    const Slot slot = slots[at];
     presence[i] = Presence::kAbsent;
     if (slot == kNone || kinds_[forest[slot].owner[kKind]].ns != ns) continue;
     const bool expired = forest[slot].owner[kExpires] < now_unix_s && !pins_.contains(keys[i]);

@@ -1,16 +1,50 @@
 #include "cachestore/retention/block_forest.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <utility>
 
 namespace kvist {
+namespace {
+
+// As many fetches as are on their way at once, and a little more.
+constexpr std::size_t kFindAtOnce = 64;
+
+}  // namespace
 
 BlockForest::BlockForest(std::size_t expected_blocks) : tables_(kTables) {
   const std::size_t entries = expected_blocks * 100 / kLoadMaxPercent / kTables;
   if (entries < kTableEntriesMin) return;
   // Tables are not filled quite evenly.
   for (Table& table : tables_) table.slots.assign(entries + entries / 16 + 1, kNone);
+}
+
+void BlockForest::FindAll(std::span<const BlockKey> keys, std::span<Slot> slots) const {
+  struct Place {
+    const Table* table;
+    std::size_t home;
+  };
+  std::array<Place, kFindAtOnce> places;
+  for (; !keys.empty(); keys = keys.subspan(std::min(keys.size(), kFindAtOnce))) {
+    const std::size_t count = std::min(keys.size(), kFindAtOnce);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t hash = MixedHash(keys[i]);
+      const Table& table = TableOf(hash);
+      places[i] = {&table, Home(table, hash)};
+      if (!table.slots.empty()) __builtin_prefetch(&table.slots[places[i].home]);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto& [table, home] = places[i];
+      const Slot slot = table->slots.empty() ? kNone : table->slots[home];
+      if (slot != kNone) __builtin_prefetch(&(*this)[slot]);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto& [table, home] = places[i];
+      slots[i] = table->slots.empty() ? kNone : Resident(table->slots[Probe(*table, home, keys[i])]);
+    }
+    slots = slots.subspan(count);
+  }
 }
 
 BlockForest::Slot BlockForest::Add(const BlockKey& key, const BlockKey& parent, std::uint32_t depth) {
@@ -95,7 +129,7 @@ void BlockForest::Free(Slot slot) {
   const auto distance = [size](std::size_t from, std::size_t to) { return to >= from ? to - from : to + size - from; };
   std::size_t gap = Probe(table, (*this)[slot].key);
   for (std::size_t at = Next(table, gap); table.slots[at] != kNone; at = Next(table, at)) {
-    const std::size_t home = Home(table, (*this)[table.slots[at]].key);
+    const std::size_t home = Home(table, MixedHash((*this)[table.slots[at]].key));
     if (distance(home, at) >= distance(gap, at)) {
       table.slots[gap] = table.slots[at];
       gap = at;
