@@ -14,6 +14,7 @@
 #include "bench/figures.h"
 #include "cachestore/await.h"
 #include "cachestore/local_store.h"
+#include "cachestore/lock_order_checks.h"
 #include "engine/generate/generator.h"
 #include "engine/model/gguf.h"
 #include "engine/model/model.h"
@@ -111,6 +112,7 @@ int Run(const std::string& model_path, const std::string& directory) {
 }  // namespace kvist
 
 int main() {
+  kvist::SkipLockOrderChecks();
   const char* model = std::getenv("KVIST_MODEL");
   if (model == nullptr) {
     std::fprintf(stderr, "engine_bench: set KVIST_MODEL to a GGUF file; `make bench GROUP=engine` does\n");

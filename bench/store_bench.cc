@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "bench/store/support.h"
+#include "cachestore/lock_order_checks.h"
 
 int main(int argc, char** argv) {
+  kvist::SkipLockOrderChecks();
   using Part = void (*)(const std::string&, kvist::bench::Figures&);
   constexpr std::array<std::pair<std::string_view, Part>, 4> kParts = {{{"match", kvist::bench::MatchFigures},
                                                                         {"dram", kvist::bench::DramFigures},

@@ -12,6 +12,7 @@
 #include "absl/synchronization/notification.h"
 #include "cachestore/await.h"
 #include "cachestore/local_store.h"
+#include "cachestore/lock_order_checks.h"
 #include "fmt/format.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
 #include "spdlog/spdlog.h"
@@ -104,6 +105,7 @@ int Serve(const DaemonConfig& config) {
 }
 
 int Main(int argc, char** argv) {
+  SkipLockOrderChecks();
   CLI::App app("kvistd: keeps prompts' KV caches and shares them among inference engines");
   std::string path;
   std::vector<std::string> overrides;

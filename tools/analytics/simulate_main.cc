@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "cachestore/lock_order_checks.h"
 #include "fmt/format.h"
 #include "tools/analytics/replay.h"
 
@@ -89,6 +90,7 @@ void PrintTable(const PrefixTrace& trace, const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  kvist::SkipLockOrderChecks();
   Options options;
   CLI::App app(
       "Replays prefix-reuse traces with the store's eviction policies: token hit rates in percent, over the "

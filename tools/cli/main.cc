@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "CLI/CLI.hpp"
+#include "cachestore/lock_order_checks.h"
 #include "fmt/format.h"
 #include "tools/cli/command.h"
 
@@ -28,6 +29,7 @@ std::string OneLine(std::string text) {
 }
 
 int Main(int argc, char** argv) {
+  SkipLockOrderChecks();
   CLI::App app("Kvist: prompts whose KV cache is kept, and found again.", "kvist");
   app.require_subcommand(1);
   app.footer(kFooter);
