@@ -50,6 +50,12 @@ soak: build model
 	@KVIST_SEED=random KVIST_MODEL="$$(tools/setup/fetch-model)" ctest --preset release --label-regex 'soak|crash|process|conformance' \
 	  --repeat until-fail:$(strip $(SOAK_ROUNDS))
 
+# What orders threads must itself be compiled for TSan to see it.
+tsan: abseil-thread
+.PHONY: abseil-thread
+abseil-thread: packages
+	@JOBS=$(JOBS) tools/setup/build-abseil thread
+
 asan tsan: packages model
 	@cmake --preset $@ --log-level=WARNING
 	@cmake --build --preset $@ --parallel $(JOBS)

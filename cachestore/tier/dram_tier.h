@@ -127,9 +127,9 @@ class DramTier : public std::enable_shared_from_this<DramTier> {
 
  private:
   struct Entry {
-    DramBlockRef block;
-    NamespaceId ns;
+    NamespaceId ns;  // this and the next next to the key: they are what a lookup reads
     absl::Time expires;
+    DramBlockRef block;
     BlockState state = BlockState::kWriting;
     bool held = false;  // pinned in policy_ because of its state
   };
