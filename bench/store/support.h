@@ -62,5 +62,6 @@ void MatchFigures(const std::string& scratch, Figures& figures);
 void DramFigures(const std::string& scratch, Figures& figures);
 void DeviceFigures(const std::string& scratch, Figures& figures);
 void IndexFigures(const std::string& scratch, Figures& figures);
+void PeerFigures(const std::string& scratch, Figures& figures);
 
 }  // namespace kvist::bench
