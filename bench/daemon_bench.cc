@@ -1,4 +1,4 @@
-// Figures of the daemon: a DRAM hit through it copies no payload. A real server on a real socket; the prompt is that of
+// Figures of the daemon: a DRAM hit through it copies no payload; Redis beside it (bench/daemon/redis_bench.h). A real server on a real socket; the prompt is that of
 // the demo: 47 blocks of 64 tokens, 1.38 MiB each.
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/daemon/redis_bench.h"
 #include "bench/figures.h"
 #include "cachestore/await.h"
 #include "cachestore/local_store.h"
@@ -88,8 +89,8 @@ int Run(const std::string& directory) {
   auto endpoint = OrDie(daemon::Endpoint::Reserve(directory + "/s"));
   LocalStoreOptions options;
   options.nvme.directory = directory + "/store";
-  options.nvme.capacity_bytes = std::uint64_t{512} << 20;
-  options.dram_bytes = std::uint64_t{128} << 20;
+  options.nvme.capacity_bytes = std::uint64_t{2} << 30;
+  options.dram_bytes = std::uint64_t{1} << 30;
   const auto store = OrDie(LocalStore::Open(options));
   const auto server = OrDie(daemon::Server::Start(store.get(), &endpoint, {}));
   RemoteStoreOptions remote;
@@ -121,6 +122,7 @@ int Run(const std::string& directory) {
   Figures figures;
   figures.AtMost("daemon_dram_hit_vs_memcpy", Median(acquires) / Median(copies), 0.1);
   figures.AtLeast("daemon_dram_hit_in_place", in_place ? 1 : 0, 1);
+  RedisFigures(directory, client.get(), ns, figures);
   return figures.Report();
 }
 
@@ -129,7 +131,7 @@ int Run(const std::string& directory) {
 
 int main() {
   kvist::SkipLockOrderChecks();
-  std::string directory = "/tmp/kvist-bench-XXXXXX";
+  std::string directory = "/var/tmp/kvist-bench-XXXXXX";
   if (::mkdtemp(directory.data()) == nullptr) return 1;
   const int status = kvist::bench::Run(directory);
   std::error_code ignored;
