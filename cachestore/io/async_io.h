@@ -50,6 +50,7 @@ class AsyncIo {
   // Completes everything submitted first.
   virtual ~AsyncIo() = default;
 
+  // Requests begin in order, but syncs at once: a sync covers the writes whose `done` ran before it was submitted.
   virtual void Submit(std::span<IoRequest* const> requests) = 0;
 
   // Registers memory that transfers will use, so that each need not pin its pages. At most once; a refusal

@@ -33,7 +33,14 @@ class PoolIo final : public AsyncIo {
 
   void Submit(std::span<IoRequest* const> requests) override {
     absl::MutexLock lock(&mutex_);
-    for (IoRequest* request : requests) queue_.push_back(request);
+    for (IoRequest* request : requests) {
+      // A sync covers what has ended by now; behind writes that came later it would only wait longer.
+      if (request->kind == IoRequest::Kind::kSyncData) {
+        queue_.push_front(request);
+      } else {
+        queue_.push_back(request);
+      }
+    }
   }
 
   absl::Status RegisterBuffer(std::span<std::byte>) override { return absl::OkStatus(); }

@@ -143,7 +143,7 @@ class Ring {
     bool stopping = false;
     {
       absl::MutexLock lock(&mutex_);
-      waiting_.insert(waiting_.end(), incoming_.begin(), incoming_.end());
+      for (IoRequest* request : incoming_) Queue(request);
       incoming_.clear();
       registration = std::exchange(registration_, nullptr);
       stopping = stopping_;
@@ -155,6 +155,15 @@ class Ring {
       registration->finished.Notify();
     }
     return !(stopping && waiting_.empty() && in_flight_ == 0);
+  }
+
+  // A sync covers what has ended by now; behind writes that came later it would only wait longer.
+  void Queue(IoRequest* request) {
+    if (request->kind == IoRequest::Kind::kSyncData) {
+      waiting_.push_front(request);
+    } else {
+      waiting_.push_back(request);
+    }
   }
 
   absl::Status Register(std::span<std::byte> memory) {

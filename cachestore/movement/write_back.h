@@ -38,7 +38,7 @@ inline bool ExpiredBelow(const NvmeBlock& block, absl::Time now) {
 class WriteBack {
  public:
   // Below NvmeTierOptions::write_queue_limit's default, so that its queue is never what refuses a block.
-  static constexpr std::size_t kInFlightMax = 512;
+  static constexpr std::size_t kInFlightMax = 2048;
 
   // `on_durable` (may be null) is called for each block that has become so, and must not block.
   using OnDurable = std::function<void(const DramBlock&)>;

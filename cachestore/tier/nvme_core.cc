@@ -5,6 +5,7 @@
 #include <new>
 
 #include "absl/time/clock.h"
+#include "fmt/format.h"
 #include "spdlog/spdlog.h"
 
 namespace kvist {
@@ -91,7 +92,15 @@ bool NvmeCore::DropBad(const BlockKey& key, const ExtentStamp& extent, const abs
   return RemoveExtent(key, extent);
 }
 
+bool NvmeCore::HasFailed(const Segment* segment) const {
+  absl::ReaderMutexLock lock(&mutex);
+  return segment->state == Segment::State::kFailed;
+}
+
 absl::Status NvmeCore::SyncSegment(Segment* segment) {
+  if (HasFailed(segment)) {
+    return absl::UnavailableError(fmt::format("{} could not be synced a moment ago", segment->file->path()));
+  }
   IoRequest sync;
   sync.kind = IoRequest::Kind::kSyncData;
   sync.file = segment->file.get();

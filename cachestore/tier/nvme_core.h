@@ -69,8 +69,9 @@ struct NvmeCore {
   bool DropBad(const BlockKey& key, const ExtentStamp& extent, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex);
 
   // fdatasync. After a failure the segment takes no more records: what was written to it since the last success is
-  // unknown, and a later success would prove nothing. Not for use on an I/O thread.
+  // unknown, and a later success would prove nothing: it isn't tried. Not for use on an I/O thread.
   absl::Status SyncSegment(Segment* segment) ABSL_LOCKS_EXCLUDED(mutex);
+  bool HasFailed(const Segment* segment) const ABSL_LOCKS_EXCLUDED(mutex);
 
   // The effective sizes: at least kSegmentsMin segments, so that there is room to clean in.
   std::uint64_t segment_bytes = 0;

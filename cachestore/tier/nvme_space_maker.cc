@@ -29,7 +29,7 @@ constexpr absl::Duration kReaderPollInterval = absl::Microseconds(200);
 
 }  // namespace
 
-absl::Status NvmeSpaceMaker::EnsureRoom(std::uint64_t record_bytes) {
+absl::Status NvmeSpaceMaker::EnsureRoom(std::uint64_t record_bytes, const std::function<void()>& drain) {
   for (;;) {
     {
       absl::MutexLock lock(&core_.mutex);
@@ -38,6 +38,7 @@ absl::Status NvmeSpaceMaker::EnsureRoom(std::uint64_t record_bytes) {
     absl::Status opened = OpenSegment(kCleaningReserve);
     if (opened.ok()) continue;
     if (!absl::IsNotFound(opened)) return opened;
+    drain();
     if (absl::Status reclaimed = Reclaim(record_bytes); !reclaimed.ok()) return reclaimed;
   }
 }
@@ -50,6 +51,7 @@ std::size_t NvmeSpaceMaker::Takable() const {
 }
 
 absl::Status NvmeSpaceMaker::OpenSegment(std::size_t reserve) {
+  absl::MutexLock order(&core_.index_mutex);
   bool reuse = false;
   {
     absl::MutexLock lock(&core_.mutex);
@@ -57,7 +59,7 @@ absl::Status NvmeSpaceMaker::OpenSegment(std::size_t reserve) {
     reuse = core_.space.ReusableCount() > 0;
   }
   // A segment written before is faster to write than a fresh one, and costs no space.
-  absl::Status opened = reuse ? ReuseSegment() : CreateSegment();
+  absl::Status opened = reuse ? ReuseSegment() : OpenNewSegment();
   // Not to be taken for "there is none to take", which callers answer by making room and trying again.
   if (absl::IsNotFound(opened)) {
     return absl::UnavailableError(fmt::format("{}; was {} removed under the running store? Restart it",
@@ -67,18 +69,21 @@ absl::Status NvmeSpaceMaker::OpenSegment(std::size_t reserve) {
 }
 
 absl::Status NvmeSpaceMaker::ReuseSegment() {
-  absl::MutexLock order(&core_.index_mutex);
   Segment* segment = nullptr;
   SegmentEntry entry;
   {
     absl::MutexLock lock(&core_.mutex);
     segment = core_.space.Reusable();
     if (segment == nullptr) return absl::NotFoundError("no segment to reuse");
+    if (segment->fresh) {
+      core_.space.Open(segment);
+      return absl::OkStatus();
+    }
     entry = {segment->generation + 1, segment->bytes};
   }
   if (segment->state == Segment::State::kFailed || segment->bytes != core_.segment_bytes) {
     if (absl::Status s = DeleteSegment(segment->id); !s.ok()) return s;
-    return CreateSegmentOrdered();
+    return OpenNewSegment();
   }
   // The new generation is durable before any record of it is written.
   IndexBatch batch;
@@ -90,12 +95,27 @@ absl::Status NvmeSpaceMaker::ReuseSegment() {
   return absl::OkStatus();
 }
 
-absl::Status NvmeSpaceMaker::CreateSegment() {
-  absl::MutexLock order(&core_.index_mutex);
-  return CreateSegmentOrdered();
+absl::Status NvmeSpaceMaker::OpenNewSegment() {
+  const absl::StatusOr<Segment*> created = CreateSegment();
+  if (!created.ok()) return created.status();
+  absl::MutexLock lock(&core_.mutex);
+  core_.space.Open(*created);
+  return absl::OkStatus();
 }
 
-absl::Status NvmeSpaceMaker::CreateSegmentOrdered() {
+void NvmeSpaceMaker::PrepareSegment() {
+  absl::MutexLock order(&core_.index_mutex);
+  {
+    absl::MutexLock lock(&core_.mutex);
+    if (core_.space.open_room() > core_.segment_bytes / 2 || core_.space.ReusableCount() > 0 ||
+        Takable() <= kCleaningReserve) {
+      return;
+    }
+  }
+  (void)CreateSegment();  // whoever needs one tries again, and says what is wrong
+}
+
+absl::StatusOr<Segment*> NvmeSpaceMaker::CreateSegment() {
   const std::string directory = core_.directory.segments();
   const std::uint64_t margin = std::min(kIndexReserveBytes, core_.options.capacity_bytes / kIndexReserveShare);
   if (const absl::StatusOr<std::uint64_t> free = core_.fs->FreeBytes(directory);
@@ -126,9 +146,9 @@ absl::Status NvmeSpaceMaker::CreateSegmentOrdered() {
     (void)core_.fs->Remove(path);
     return status;
   }
+  segment->fresh = true;
   absl::MutexLock lock(&core_.mutex);
-  core_.space.Open(core_.space.Add(std::move(segment)));
-  return absl::OkStatus();
+  return core_.space.Add(std::move(segment));
 }
 
 absl::Status NvmeSpaceMaker::DeleteSegment(std::uint64_t id) {

@@ -45,7 +45,7 @@ struct NvmeTierOptions {
   std::uint64_t capacity_bytes = std::uint64_t{16} << 30;  // all segment files together
   std::uint64_t segment_bytes = std::uint64_t{256} << 20;  // must hold at least one record of every namespace
   std::uint32_t queue_depth = 32;                          // transfers in flight
-  std::size_t write_queue_limit = 1024;                    // writes waiting; beyond it ResourceExhausted
+  std::size_t write_queue_limit = 4096;                    // writes not yet durable; beyond it ResourceExhausted
   EvictionKind eviction = kDefaultEviction;
   // The key secret of a store that is made by this call; a random one if unset. FailedPrecondition if the store exists
   // with another.

@@ -1,6 +1,6 @@
-// The tier's write path: a bounded queue and one thread that commits in groups: data of all, one fdatasync, one index
-// batch, then all acknowledgements. It also does what must not happen on a caller's or an I/O thread: eviction and
-// cleaning, deletes left by bad reads, persisting touches.
+// The first half of the tier's write path: a bounded queue, and one thread that gives records their places, submits them
+// in groups and hands those to the committer (nvme_committer.h), which makes them durable while the next are written.
+// The thread also makes room, evicting and cleaning; that only while no record is under way.
 // Private to the tier. Thread safety: any thread.
 #pragma once
 
@@ -12,15 +12,19 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
+#include "cachestore/tier/nvme_committer.h"
 #include "cachestore/tier/nvme_core.h"
 #include "cachestore/tier/nvme_space_maker.h"
+#include "cachestore/tier/write_group.h"
 
 namespace kvist {
 
 class NvmeWriter {
  public:
   // `core` must outlive this.
-  explicit NvmeWriter(NvmeCore* core) : core_(*core), space_maker_(core) {}
+  explicit NvmeWriter(NvmeCore* core)
+      : core_(*core), space_maker_(core), committer_(core, {.ended = [this](const WriteItem& item) { Ended(item); },
+                                                           .busy = [this] { space_maker_.PrepareSegment(); }}) {}
   ~NvmeWriter() { Stop(); }
 
   // `newest_sequence`: that any record in the store may have.
@@ -33,7 +37,7 @@ class NvmeWriter {
   void Flush(DoneStatus done);
 
   // There are deletes or touches to persist soon.
-  void Wake();
+  void Wake() { committer_.Wake(); }
 
   // Writes not yet committed whose blocks this selects end with Cancelled and never become resident. The caller holds
   // core.index_mutex, so none is between decision and commit.
@@ -50,53 +54,29 @@ class NvmeWriter {
   std::uint64_t pending() const;
 
  private:
-  struct Item {
-    NvmeBlock block;
-    std::uint64_t sequence = 0;
-    std::span<std::byte> record;
-    std::vector<DoneStatus> done;  // [0]: the writer's; the rest: duplicates that came meanwhile
-    bool flush = false;            // not a write: a point to flush at
-    bool cancelled = false;
-    // While in a group:
-    ExtentStamp extent;
-    Segment* segment = nullptr;  // set once placed
-    IoRequest io;
-    absl::Status status;
-  };
-  using Group = std::vector<std::unique_ptr<Item>>;
+  using Item = WriteItem;
 
   absl::Status Refusal(const NvmeBlock& block, std::span<std::byte> record) const;
-  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !queue_.empty() || woken_ || stopping_; }
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !queue_.empty() || stopping_; }
   void Run();
-  // The next items that fit the open segment, or a lone flush; sets aside (status) what cannot be placed.
-  Group TakeGroup();
-  std::unique_ptr<Item> PopFront();
-  bool Place(Item& item, bool first);
-  void CommitGroup(Group& group);
-  void WriteData(Group& group);
-  void SyncData(Group& group);
-  void CommitIndex(Group& group);
-  void GiveBackSpace(Group& group);
-  void Finish(Group group);
-  absl::Status PersistTouches(IndexSync sync);
-  absl::Status CompactRemovals() ABSL_LOCKS_EXCLUDED(core_.index_mutex);
-  void Housekeep();
+  // The next items that fit the open segment, or a lone flush. Waits for what is under way if there is no room.
+  std::unique_ptr<WriteGroup> TakeGroup();
+  absl::Status Admission(const Item& item) const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Append(Item& item);
+  // Stamps the placed ones, neighbours in one transfer.
+  static void PrepareTransfers(WriteGroup& group);
+  void Ended(const Item& item) ABSL_LOCKS_EXCLUDED(mutex_);
 
   NvmeCore& core_;
   NvmeSpaceMaker space_maker_;  // the thread's
 
   mutable absl::Mutex mutex_;
   std::deque<std::unique_ptr<Item>> queue_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<BlockKey, Item*> pending_ ABSL_GUARDED_BY(mutex_);  // queued or in the group
+  absl::flat_hash_map<BlockKey, Item*> pending_ ABSL_GUARDED_BY(mutex_);  // queued or under way
   std::uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;                    // the last one given out
-  std::size_t queued_writes_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  bool device_failed_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // The thread's own.
-  std::uint32_t sync_failures_ = 0;                  // in a row
-  absl::Duration housekept_ = absl::ZeroDuration();  // monotonic, real time: paces I/O, decides nothing
+  NvmeCommitter committer_;  // its thread calls Ended
   std::thread thread_;
 };
 

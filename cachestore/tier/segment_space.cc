@@ -57,8 +57,13 @@ void SegmentSpace::Abandoned(const ExtentStamp& extent) {
   --segment->uncommitted;
 }
 
-void SegmentSpace::Rollback(std::uint64_t segment, std::uint64_t offset) {
-  if (open_ != nullptr && open_->id == segment) open_->appended = std::min(open_->appended, offset);
+void SegmentSpace::GiveBack(const ExtentStamp& extent, std::uint64_t record_bytes) {
+  if (open_ == nullptr || open_ != Find(extent)) return;
+  given_back_[extent.offset + record_bytes] = extent.offset;
+  for (auto it = given_back_.find(open_->appended); it != given_back_.end(); it = given_back_.find(open_->appended)) {
+    open_->appended = it->second;
+    given_back_.erase(it);
+  }
 }
 
 void SegmentSpace::Release(const ExtentStamp& extent, std::uint64_t record_bytes) {
@@ -80,8 +85,10 @@ void SegmentSpace::Open(Segment* segment) {
   assert(IsReusable(*segment));
   Seal();
   segment->state = Segment::State::kOpen;
+  segment->fresh = false;
   segment->appended = 0;
   segment->placed.clear();
+  given_back_.clear();
   open_ = segment;
 }
 
@@ -89,6 +96,7 @@ void SegmentSpace::Resume(Segment* segment, std::uint64_t appended) {
   Seal();
   segment->state = Segment::State::kOpen;
   segment->appended = appended;
+  given_back_.clear();
   open_ = segment;
 }
 

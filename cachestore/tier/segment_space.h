@@ -30,6 +30,7 @@ struct Segment {
   std::unique_ptr<File> file;
 
   State state = State::kFree;
+  bool fresh = false;                 // created ahead of need and never written: its generation is still unused
   std::uint64_t appended = 0;         // the next record goes here
   std::uint64_t live_bytes = 0;       // of records that the index refers to, deletes not yet durable included
   std::uint32_t uncommitted = 0;      // records placed and not yet in the index
@@ -58,8 +59,9 @@ class SegmentSpace {
   // Counts a record that the index already refers to, when opening.
   void Adopt(Segment* segment, std::uint32_t slot, std::uint64_t record_bytes);
   void Abandoned(const ExtentStamp& extent);
-  // Takes back the tail of the open segment from `offset` on: nothing there was committed.
-  void Rollback(std::uint64_t segment, std::uint64_t offset);
+  // The place of an abandoned record may be written again in this generation: nothing about it reached the index. Only
+  // the open segment's tail can be; what is given back before others behind it follows when those do.
+  void GiveBack(const ExtentStamp& extent, std::uint64_t record_bytes);
   // A block's index entry is durably gone.
   void Release(const ExtentStamp& extent, std::uint64_t record_bytes);
 
@@ -86,6 +88,7 @@ class SegmentSpace {
  private:
   std::map<std::uint64_t, std::unique_ptr<Segment>> segments_;
   Segment* open_ = nullptr;
+  std::map<std::uint64_t, std::uint64_t> given_back_;  // of the open segment: end -> begin
   std::uint64_t live_bytes_ = 0;
 };
 

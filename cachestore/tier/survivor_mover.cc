@@ -67,7 +67,7 @@ absl::Status SurvivorMover::Move(std::vector<Survivor>& survivors) {
   for (const Survivor& s : survivors) {
     if (s.into == nullptr) continue;
     core_.space.Abandoned(s.to);
-    core_.space.Rollback(s.to.segment, s.to.offset);
+    core_.space.GiveBack(s.to, s.record.size());
   }
   return status;
 }
