@@ -1,5 +1,6 @@
-// Figures of the daemon: a DRAM hit through it copies no payload; Redis beside it (bench/daemon/redis_bench.h). A real server on a real socket; the prompt is that of
-// the demo: 47 blocks of 64 tokens, 1.38 MiB each.
+// Figures of the daemon: a DRAM hit through it copies no payload; Redis (bench/daemon/redis_bench.h) and Mooncake Store
+// (bench/daemon/mooncake_bench.h) beside it. A real server on a real socket; the prompt is that of the demo: 47 blocks
+// of 64 tokens, 1.38 MiB each.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/daemon/mooncake_bench.h"
 #include "bench/daemon/redis_bench.h"
 #include "bench/figures.h"
 #include "cachestore/await.h"
@@ -28,7 +30,7 @@ constexpr std::size_t kBlocks = 47;
 constexpr std::size_t kBlockTokens = 64;
 constexpr std::size_t kRounds = 31;
 
-double Seconds(std::chrono::steady_clock::time_point from) {
+double SecondsSince(std::chrono::steady_clock::time_point from) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
 }
 
@@ -74,7 +76,7 @@ bool AcquireOnce(RemoteStore* store, const Namespace& ns, const std::vector<Toke
                  Lease* lease) {
   const auto start = std::chrono::steady_clock::now();
   *lease = OrDie(Await<Lease>([&](Done<Lease> done) { store->Acquire(ns.id, tokens, kBlocks, {}, std::move(done)); }));
-  *seconds = Seconds(start);
+  *seconds = SecondsSince(start);
   const auto arena = store->arena();
   for (std::size_t i = 0; i < lease->blocks().size(); ++i) {
     const auto payload = lease->blocks()[i].payload;
@@ -89,7 +91,7 @@ int Run(const std::string& directory) {
   auto endpoint = OrDie(daemon::Endpoint::Reserve(directory + "/s"));
   LocalStoreOptions options;
   options.nvme.directory = directory + "/store";
-  options.nvme.capacity_bytes = std::uint64_t{2} << 30;
+  options.nvme.capacity_bytes = std::uint64_t{4} << 30;
   options.dram_bytes = std::uint64_t{1} << 30;
   const auto store = OrDie(LocalStore::Open(options));
   const auto server = OrDie(daemon::Server::Start(store.get(), &endpoint, {}));
@@ -115,7 +117,7 @@ int Run(const std::string& directory) {
       std::memcpy(copy.data() + at, block.payload.data(), block.payload.size());
       at += block.payload.size();
     }
-    copies.push_back(Seconds(start));
+    copies.push_back(SecondsSince(start));
   }
   std::printf("hit of %zu blocks, %.1f MiB: %.3f ms through the daemon; copying them: %.3f ms\n", kBlocks,
               static_cast<double>(copy.size()) / (1 << 20), Median(acquires) * 1e3, Median(copies) * 1e3);
@@ -123,6 +125,7 @@ int Run(const std::string& directory) {
   figures.AtMost("daemon_dram_hit_vs_memcpy", Median(acquires) / Median(copies), 0.1);
   figures.AtLeast("daemon_dram_hit_in_place", in_place ? 1 : 0, 1);
   RedisFigures(directory, client.get(), ns, figures);
+  MooncakeFigures(directory, client.get(), ns, figures);
   return figures.Report();
 }
 

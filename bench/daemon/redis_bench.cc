@@ -7,33 +7,19 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "cachestore/await.h"
+#include "bench/daemon/prompt.h"
 #include "fmt/format.h"
 
 namespace kvist::bench {
 namespace {
 
-constexpr std::size_t kBlocks = 47;
 constexpr int kRounds = 9;
 constexpr double kGoal = 1;  // ahead
-
-[[noreturn]] void Fail(const std::string& what) {
-  std::fprintf(stderr, "daemon_bench: %s\n", what.c_str());
-  std::exit(2);
-}
-
-double Seconds(const std::function<void()>& work) {
-  const absl::Time begin = absl::Now();
-  work();
-  return absl::ToDoubleSeconds(absl::Now() - begin);
-}
 
 class Redis {
  public:
@@ -60,16 +46,16 @@ class Redis {
   Redis& operator=(const Redis&) = delete;
 
   void Set(int round, std::span<const std::byte> source) {
-    const std::size_t bytes = source.size() / kBlocks;
-    for (std::size_t i = 0; i < kBlocks; ++i) {
+    const std::size_t bytes = source.size() / kPromptBlocks;
+    for (std::size_t i = 0; i < kPromptBlocks; ++i) {
       redisAppendCommand(context_.get(), "SET %s %b", Key(round, i).c_str(), source.data() + i * bytes, bytes);
     }
-    for (std::size_t i = 0; i < kBlocks; ++i) Reply([](const redisReply&) {});
+    for (std::size_t i = 0; i < kPromptBlocks; ++i) Reply([](const redisReply&) {});
   }
   void Get(int round, std::span<std::byte> target) {
-    const std::size_t bytes = target.size() / kBlocks;
-    for (std::size_t i = 0; i < kBlocks; ++i) redisAppendCommand(context_.get(), "GET %s", Key(round, i).c_str());
-    for (std::size_t i = 0; i < kBlocks; ++i) {
+    const std::size_t bytes = target.size() / kPromptBlocks;
+    for (std::size_t i = 0; i < kPromptBlocks; ++i) redisAppendCommand(context_.get(), "GET %s", Key(round, i).c_str());
+    for (std::size_t i = 0; i < kPromptBlocks; ++i) {
       Reply([&](const redisReply& reply) {
         if (reply.type != REDIS_REPLY_STRING || reply.len != bytes) Fail("Redis has lost a block");
         std::memcpy(target.data() + i * bytes, reply.str, bytes);
@@ -83,7 +69,8 @@ class Redis {
   template <typename Use>
   void Reply(Use use) {
     void* reply = nullptr;
-    if (redisGetReply(context_.get(), &reply) != REDIS_OK) Fail(fmt::format("Redis does not reply: {}", context_->errstr));
+    if (redisGetReply(context_.get(), &reply) != REDIS_OK)
+      Fail(fmt::format("Redis does not reply: {}", context_->errstr));
     const std::unique_ptr<void, decltype(&freeReplyObject)> owned(reply, &freeReplyObject);
     use(*static_cast<redisReply*>(reply));
   }
@@ -93,51 +80,11 @@ class Redis {
   std::unique_ptr<redisContext, decltype(&redisFree)> context_;
 };
 
-template <typename T>
-T OrFail(absl::StatusOr<T> value) {
-  if (!value.ok()) Fail(std::string(value.status().message()));
-  return *std::move(value);
-}
-
-std::vector<TokenId> RoundTokens(const Namespace& ns, int round) {
-  std::vector<TokenId> tokens(kBlocks * ns.spec.block_tokens);
-  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>((round + 100) * 65'537 + i);
-  return tokens;
-}
-
-void Put(RemoteStore* store, const Namespace& ns, int round, std::span<const std::byte> source) {
-  const std::size_t bytes = ns.spec.payload_bytes();
-  const auto tokens = RoundTokens(ns, round);
-  BlockKey parent = ns.id;
-  for (std::size_t i = 0; i < kBlocks; ++i) {
-    WriteGrant grant = OrFail(store->Grant(ns.id));
-    std::memcpy(grant.payload().data(), source.data() + i * bytes, bytes);
-    const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(i * ns.spec.block_tokens);
-    CommitRequest request{.ns = ns.id,
-                          .parent = parent,
-                          .tokens = {first, first + ns.spec.block_tokens},
-                          .grant = std::move(grant)};
-    parent =
-        OrFail(Await<BlockKey>([&](Done<BlockKey> done) { store->Commit(std::move(request), {}, std::move(done)); }));
-  }
-}
-
-void Get(RemoteStore* store, const Namespace& ns, int round, std::span<std::byte> target) {
-  const std::size_t bytes = ns.spec.payload_bytes();
-  const auto tokens = RoundTokens(ns, round);
-  const Lease lease =
-      OrFail(Await<Lease>([&](Done<Lease> done) { store->Acquire(ns.id, tokens, kBlocks, {}, std::move(done)); }));
-  if (lease.blocks().size() != kBlocks) Fail("not all blocks are resident");
-  for (std::size_t i = 0; i < kBlocks; ++i) {
-    std::memcpy(target.data() + i * bytes, lease.blocks()[i].payload.data(), bytes);
-  }
-}
-
 }  // namespace
 
 void RedisFigures(const std::string& directory, RemoteStore* store, const Namespace& ns, Figures& figures) {
   Redis redis(directory);
-  const std::size_t bytes = kBlocks * ns.spec.payload_bytes();
+  const std::size_t bytes = kPromptBlocks * ns.spec.payload_bytes();
   std::vector<std::byte> source(bytes);
   std::vector<std::byte> target(bytes, std::byte{1});
   std::vector<double> put;
@@ -147,16 +94,16 @@ void RedisFigures(const std::string& directory, RemoteStore* store, const Namesp
   for (int round = 0; round < kRounds; ++round) {
     std::memset(source.data(), round + 1, source.size());
     set.push_back(Seconds([&] { redis.Set(round, source); }));
-    put.push_back(Seconds([&] { Put(store, ns, round, source); }));
+    put.push_back(Seconds([&] { PutPrompt(store, ns, round, source); }));
     redis_get.push_back(Seconds([&] { redis.Get(round, target); }));
     if (target != source) Fail("Redis' bytes differ");
     std::memset(target.data(), 0, target.size());
-    get.push_back(Seconds([&] { Get(store, ns, round, target); }));
+    get.push_back(Seconds([&] { GetPrompt(store, ns, round, target); }));
     if (target != source) Fail("the bytes differ");
   }
   const double mib = static_cast<double>(bytes) / (1 << 20);
   std::printf("put of %zu blocks through the daemon: %.0f MiB/s, Redis %.0f MiB/s; get %.0f MiB/s, Redis %.0f MiB/s\n",
-              kBlocks, mib / Median(put), mib / Median(set), mib / Median(get), mib / Median(redis_get));
+              kPromptBlocks, mib / Median(put), mib / Median(set), mib / Median(get), mib / Median(redis_get));
   figures.AtLeast("daemon_put_vs_redis", Median(set) / Median(put), kGoal);
   figures.AtLeast("daemon_get_vs_redis", Median(redis_get) / Median(get), kGoal);
 }

@@ -18,8 +18,8 @@ constexpr std::uint64_t kReadBytes = std::uint64_t{224} << 20;  // a round: long
 constexpr int kReadRounds = 15;
 constexpr double kReadGoal = 0.97;
 
-constexpr std::uint64_t kWriteBytes = std::uint64_t{128} << 20;  // a round
-constexpr std::size_t kGroupBlocks = 512;                        // the most that the tier commits at once
+constexpr std::uint64_t kWriteBytes = std::uint64_t{256} << 20;  // a round
+constexpr std::size_t kGroupBlocks = 512;                        // at least as many as the tier has for a sync
 constexpr int kWriteRounds = 9;
 constexpr double kWriteGoal = 0.9;
 
@@ -34,7 +34,7 @@ constexpr std::array kCases = {Case{"128k", 31, 4096}, Case{"1_4m", 30, 64 * 3 *
 NvmeTierOptions Options(const std::string& directory, const Clock* clock) {
   NvmeTierOptions options;
   options.directory = directory;
-  options.capacity_bytes = std::uint64_t{2} << 30;
+  options.capacity_bytes = std::uint64_t{4} << 30;
   options.segment_bytes = std::uint64_t{128} << 20;
   options.queue_depth = kReadDepth;
   options.write_queue_limit = 1 << 16;
