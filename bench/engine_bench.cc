@@ -81,7 +81,8 @@ int Run(const std::string& model_path, const std::string& directory) {
   std::string text;
   std::vector<TokenId> prompt;
   for (int line = 0; prompt.size() < kPromptTokens; ++line) {
-    text += "Entry " + std::to_string(line) + ": the gardener noted the weather, the birds and the first open leaves.\n";
+    text +=
+        "Entry " + std::to_string(line) + ": the gardener noted the weather, the birds and the first open leaves.\n";
     prompt = subject.tokenizer->Encode(text, {});
   }
   prompt.resize(kPromptTokens);

@@ -28,7 +28,8 @@ class Figures {
  private:
   void Add(const std::string& figure, double ratio, const char* relation, double goal, bool ok) {
     char line[256];
-    std::snprintf(line, sizeof(line), "%-32s %8.3f %s%g %s", figure.c_str(), ratio, relation, goal, ok ? "ok" : "short");
+    std::snprintf(line, sizeof(line), "%-32s %8.3f %s%g %s", figure.c_str(), ratio, relation, goal,
+                  ok ? "ok" : "short");
     lines_.emplace_back(line);
     any_short_ |= !ok;
   }

@@ -1,8 +1,8 @@
 // Figures of the store, each a ratio taken in one run, in which both sides alternate. Medians are compared; for the
 // device, whose speed drifts, it is the median of the ratios of neighbouring rounds. bench/store/*_bench.cc says what
 // each figure is.
-// Usage: store_bench [DIRECTORY on the device to measure; default /var/tmp] [PART...]; the parts are match, dram, device,
-// index and peers, by default all. Exits non-zero if a goal is missed.
+// Usage: store_bench [DIRECTORY on the device to measure; default /var/tmp] [PART...]; the parts are match, dram,
+// device, index and peers, by default all. Exits non-zero if a goal is missed.
 #include <algorithm>
 #include <array>
 #include <string_view>

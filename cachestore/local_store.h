@@ -27,7 +27,7 @@ struct SharedTierOptions {
 };
 
 struct LocalStoreOptions {
-  NvmeTierOptions nvme;                               // its clock and eviction are set from those below
+  NvmeTierOptions nvme;  // its clock and eviction are set from those below
   SharedTierOptions shared;
   std::uint64_t dram_bytes = std::uint64_t{1} << 30;  // the arena; all of it, headers included
   EvictionKind eviction = kDefaultEviction;           // in DRAM and on NVMe

@@ -154,13 +154,13 @@ struct StoreStats {
   std::uint64_t leased_blocks = 0;
   std::uint64_t hit_blocks_dram = 0;  // by Acquire
   std::uint64_t hit_blocks_nvme = 0;
-  std::uint64_t miss_blocks = 0;      // blocks asked of Acquire and not given
+  std::uint64_t miss_blocks = 0;  // blocks asked of Acquire and not given
   std::uint64_t committed_blocks = 0;
   std::uint64_t duplicate_commits = 0;
   std::uint64_t evicted_blocks_dram = 0;
   std::uint64_t evicted_blocks_nvme = 0;
   std::uint64_t expired_blocks = 0;
-  std::uint64_t corrupt_blocks = 0;   // checksum, key or token mismatch: each became a miss
+  std::uint64_t corrupt_blocks = 0;  // checksum, key or token mismatch: each became a miss
   std::uint64_t write_back_pending = 0;
   std::uint64_t device_errors = 0;
   bool loading = false;  // the index is still read: `nvme` counts what is loaded so far

@@ -20,7 +20,7 @@ enum class TensorType : std::uint32_t {
 };
 
 struct TensorTypeInfo {
-  std::string_view name;     // as ggml prints it: "Q4_K"
+  std::string_view name;       // as ggml prints it: "Q4_K"
   std::size_t block_elements;  // elements per quantisation block (1 for floats)
   std::size_t block_bytes;
 };

@@ -62,9 +62,9 @@ class Ours {
 
   void Get(int round, std::size_t blocks) {
     const auto tokens = RoundTokens(round, blocks);
-    const Lease lease = Check(
-        Await<Lease>([&](Done<Lease> done) { store_->Acquire(ns_.id, tokens, blocks, {}, std::move(done)); }),
-        "acquire");
+    const Lease lease =
+        Check(Await<Lease>([&](Done<Lease> done) { store_->Acquire(ns_.id, tokens, blocks, {}, std::move(done)); }),
+              "acquire");
     if (lease.blocks().size() != blocks) Fail("not all blocks are there");
   }
 

@@ -60,7 +60,8 @@ absl::Status DataFiles::Reserve(File& file, std::uint64_t bytes) {
   if (preallocates()) {
     absl::Status status = file.Allocate(bytes);
     if (!IsRefusedFeature(status)) return status;
-    spdlog::warn("{}; carrying on without preallocation: a full disk shows at the write", std::string(status.message()));
+    spdlog::warn("{}; carrying on without preallocation: a full disk shows at the write",
+                 std::string(status.message()));
     absl::MutexLock lock(&mutex_);
     preallocates_ = false;
   }

@@ -20,7 +20,8 @@ std::string Describe(int error, std::string_view what, std::string_view remedy) 
 absl::Status ErrnoStatus(int error, std::string_view what) {
   switch (error) {
     case ENOSPC:
-      return absl::ResourceExhaustedError(Describe(error, what, "free space on that file system or lower the capacity"));
+      return absl::ResourceExhaustedError(
+          Describe(error, what, "free space on that file system or lower the capacity"));
     case EDQUOT:
       return absl::ResourceExhaustedError(Describe(error, what, "raise the quota or lower the capacity"));
     case EACCES:

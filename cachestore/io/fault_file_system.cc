@@ -80,7 +80,9 @@ class FaultFile final : public File {
     return base_->WriteAt(offset, FlippedCopy(from, strike->bit).bytes());
   }
 
-  absl::Status SyncData() override { return Guarded(FaultOp::kSyncData, [&] { return base_->SyncData(); }); }
+  absl::Status SyncData() override {
+    return Guarded(FaultOp::kSyncData, [&] { return base_->SyncData(); });
+  }
   absl::Status Allocate(std::uint64_t bytes) override {
     return Guarded(FaultOp::kAllocate, [&] { return base_->Allocate(bytes); });
   }

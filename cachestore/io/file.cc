@@ -8,7 +8,8 @@ absl::Status ReadFull(File& file, std::uint64_t offset, std::span<std::byte> int
   while (!into.empty()) {
     absl::StatusOr<std::size_t> n = file.ReadAt(offset, into);
     if (!n.ok()) return n.status();
-    if (*n == 0) return absl::OutOfRangeError(fmt::format("{} ends before offset {}", file.path(), offset + into.size()));
+    if (*n == 0)
+      return absl::OutOfRangeError(fmt::format("{} ends before offset {}", file.path(), offset + into.size()));
     offset += *n;
     into = into.subspan(*n);
   }

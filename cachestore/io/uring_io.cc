@@ -189,8 +189,7 @@ class Ring {
 
   // The registered chunk that holds all of this memory; -1: none.
   int RegisteredChunk(const std::byte* data, std::size_t length) const {
-    if (registered_.empty() || data < registered_.data() ||
-        data + length > registered_.data() + registered_.size()) {
+    if (registered_.empty() || data < registered_.data() || data + length > registered_.data() + registered_.size()) {
       return -1;
     }
     const std::size_t at = static_cast<std::size_t>(data - registered_.data());
@@ -271,8 +270,8 @@ class Ring {
 
   static absl::Status Failure(const IoRequest& request, int error) {
     static constexpr std::string_view kNames[] = {"read", "write", "fdatasync"};
-    return ErrnoStatus(error, fmt::format("{} {} at {}", kNames[static_cast<int>(request.kind)],
-                                          request.file->path(), request.offset));
+    return ErrnoStatus(error, fmt::format("{} {} at {}", kNames[static_cast<int>(request.kind)], request.file->path(),
+                                          request.offset));
   }
 
   // After the ring broke: fails what has not been given to the kernel, now and until the end. What has been given

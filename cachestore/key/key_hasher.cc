@@ -28,8 +28,7 @@ BlockKey KeyHasher::Next(const BlockKey& parent, std::span<const TokenId> tokens
   std::memcpy(input.data(), &parent.hi, 8);
   std::memcpy(input.data() + 8, &parent.lo, 8);
   std::memcpy(input.data() + 16, tokens.data(), count * sizeof(TokenId));
-  return FromXxh(
-      XXH3_128bits_withSecret(input.data(), 16 + count * sizeof(TokenId), secret_.data(), secret_.size()));
+  return FromXxh(XXH3_128bits_withSecret(input.data(), 16 + count * sizeof(TokenId), secret_.data(), secret_.size()));
 }
 
 std::vector<BlockKey> KeyHasher::Chain(const Digest128& root, std::span<const TokenId> tokens,

@@ -19,10 +19,13 @@ constexpr std::string_view kPrefix = "kvist-namespace-1\n";
 template <typename Spec>
 auto StringFields(Spec& spec) {
   return std::array{
-      std::pair{std::string_view("model"), &spec.model},     std::pair{std::string_view("layout"), &spec.layout},
+      std::pair{std::string_view("model"), &spec.model},
+      std::pair{std::string_view("layout"), &spec.layout},
       std::pair{std::string_view("positional"), &spec.positional},
-      std::pair{std::string_view("adapter"), &spec.adapter}, std::pair{std::string_view("media"), &spec.media},
-      std::pair{std::string_view("tenant"), &spec.tenant},   std::pair{std::string_view("salt"), &spec.salt},
+      std::pair{std::string_view("adapter"), &spec.adapter},
+      std::pair{std::string_view("media"), &spec.media},
+      std::pair{std::string_view("tenant"), &spec.tenant},
+      std::pair{std::string_view("salt"), &spec.salt},
   };
 }
 
@@ -56,8 +59,7 @@ absl::Status NamespaceSpec::Validate() const {
                                                   block_tokens, kBlockTokensMin, kBlockTokensMax));
   }
   if (layers < 1 || layers > kLayersMax) {
-    return absl::InvalidArgumentError(
-        fmt::format("namespace field layers is {}; from 1 to {}", layers, kLayersMax));
+    return absl::InvalidArgumentError(fmt::format("namespace field layers is {}; from 1 to {}", layers, kLayersMax));
   }
   const std::uint64_t layer_bytes_max = kPayloadBytesMax / layers;
   if (layer_bytes < 1 || layer_bytes > layer_bytes_max) {

@@ -16,21 +16,21 @@ struct NamespaceSpec {
   static constexpr std::uint32_t kBlockTokensMin = 16;   // smaller: more index than payload
   static constexpr std::uint32_t kBlockTokensMax = 512;  // larger: too little of a prompt is in full blocks
   static constexpr std::uint32_t kLayersMax = 4096;
-  // One block's payload: over ten times the largest known layouts (8 MiB at 64 tokens, 64 MiB at 512), so that a size read from a
-  // damaged file or a hostile peer cannot ask for all memory.
+  // One block's payload: over ten times the largest known layouts (8 MiB at 64 tokens, 64 MiB at 512), so that a size
+  // read from a damaged file or a hostile peer cannot ask for all memory.
   static constexpr std::uint64_t kPayloadBytesMax = std::uint64_t{1} << 30;
   static constexpr std::size_t kStringBytesMax = 4096;  // each string field
 
-  std::string model;       // fingerprint of the weights' bytes (not a name: names are reused)
-  std::string layout;      // KV kind, layers, heads, dims, dtype, order within a layer, tensor-parallel shard
-  std::string positional;  // RoPE base, scaling, factors
-  std::string adapter;     // LoRA or other adapter id; empty for none
-  std::string media;       // digests of multimodal inputs that sit in the prefix; empty for none
-  std::string tenant;      // who owns it; quotas and drops go by tenant
-  std::string salt;        // further isolation within a tenant
-  std::uint32_t block_tokens = 64;    // power of two, 16..512
-  std::uint32_t layers = 0;           // layer chunks per payload, 1..4096
-  std::uint64_t layer_bytes = 0;      // bytes of one layer's chunk; payload = layers * layer_bytes, layer-major
+  std::string model;                // fingerprint of the weights' bytes (not a name: names are reused)
+  std::string layout;               // KV kind, layers, heads, dims, dtype, order within a layer, tensor-parallel shard
+  std::string positional;           // RoPE base, scaling, factors
+  std::string adapter;              // LoRA or other adapter id; empty for none
+  std::string media;                // digests of multimodal inputs that sit in the prefix; empty for none
+  std::string tenant;               // who owns it; quotas and drops go by tenant
+  std::string salt;                 // further isolation within a tenant
+  std::uint32_t block_tokens = 64;  // power of two, 16..512
+  std::uint32_t layers = 0;         // layer chunks per payload, 1..4096
+  std::uint64_t layer_bytes = 0;    // bytes of one layer's chunk; payload = layers * layer_bytes, layer-major
 
   std::uint64_t payload_bytes() const { return std::uint64_t{layers} * layer_bytes; }
 

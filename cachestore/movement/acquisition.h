@@ -84,15 +84,15 @@ class Acquisition : public std::enable_shared_from_this<Acquisition> {
   const Request request_;
   const std::shared_ptr<Call> call_;
   const std::shared_ptr<void> alive_;
-  std::size_t reachable_ = 0;          // at the start
-  absl::Duration shared_due_;          // monotonic: the end of the chain's time for the shared tier
-  std::vector<TokenId> tokens_;        // a copy, made if fetching outlives the caller's
-  std::vector<Tier> sources_;          // one per key
-  std::vector<DramBlockRef> blocks_;   // one per key, leased; null while not in DRAM. An element has one writer.
+  std::size_t reachable_ = 0;         // at the start
+  absl::Duration shared_due_;         // monotonic: the end of the chain's time for the shared tier
+  std::vector<TokenId> tokens_;       // a copy, made if fetching outlives the caller's
+  std::vector<Tier> sources_;         // one per key
+  std::vector<DramBlockRef> blocks_;  // one per key, leased; null while not in DRAM. An element has one writer.
 
   absl::Mutex mutex_;
-  std::size_t limit_ ABSL_GUARDED_BY(mutex_) = 0;  // blocks that can still be had
-  std::size_t next_ ABSL_GUARDED_BY(mutex_) = 0;   // first not looked at
+  std::size_t limit_ ABSL_GUARDED_BY(mutex_) = 0;           // blocks that can still be had
+  std::size_t next_ ABSL_GUARDED_BY(mutex_) = 0;            // first not looked at
   std::vector<std::size_t> again_ ABSL_GUARDED_BY(mutex_);  // found no room, but there is some now
   std::size_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   bool pumping_ ABSL_GUARDED_BY(mutex_) = false;

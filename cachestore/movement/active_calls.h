@@ -20,7 +20,8 @@ class ActiveCalls {
   }
 
   void WaitUntilNone() {
-    absl::MutexLock lock(&mutex_, absl::Condition(+[](std::size_t* count) { return *count == 0; }, &count_));
+    absl::MutexLock lock(&mutex_, absl::Condition(
+                                      +[](std::size_t* count) { return *count == 0; }, &count_));
   }
 
  private:

@@ -17,10 +17,10 @@
 namespace kvist {
 namespace {
 
-constexpr std::size_t kSlabBytesMax = std::size_t{2} << 20;   // one huge page on x86-64 and arm64
+constexpr std::size_t kSlabBytesMax = std::size_t{2} << 20;  // one huge page on x86-64 and arm64
 constexpr std::size_t kSlabBytesMin = std::size_t{64} << 10;
-constexpr std::size_t kSlabsWanted = 64;                      // so that a small arena can be shared too
-constexpr std::size_t kWasteShare = 16;                       // a span wastes at most 1/16 of its bytes
+constexpr std::size_t kSlabsWanted = 64;  // so that a small arena can be shared too
+constexpr std::size_t kWasteShare = 16;   // a span wastes at most 1/16 of its bytes
 // Where no span below this size is that thrifty, take the best: contiguous runs get rare as they get longer.
 constexpr std::size_t kSpanSlabsMax = 32;
 

@@ -20,10 +20,12 @@ constexpr std::uint32_t kAliased = std::numeric_limits<std::uint32_t>::max();
 absl::StatusOr<std::unique_ptr<DeviceTier>> HostDeviceTier::Create(std::size_t page_bytes, std::size_t pages) {
   if (page_bytes == 0 || pages == 0 || pages >= kAliased ||
       page_bytes > std::numeric_limits<std::size_t>::max() / 2 / pages) {
-    return absl::InvalidArgumentError(fmt::format("a page pool of {} pages of {} bytes can't be made", pages, page_bytes));
+    return absl::InvalidArgumentError(
+        fmt::format("a page pool of {} pages of {} bytes can't be made", pages, page_bytes));
   }
   const std::size_t stride = (page_bytes + kPageAlignment - 1) / kPageAlignment * kPageAlignment;
-  void* memory = mmap(nullptr, stride * pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory =
+      mmap(nullptr, stride * pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     return absl::ResourceExhaustedError(fmt::format("{} bytes for KV pages refused: {}; lower the context length",
                                                     stride * pages, std::strerror(errno)));

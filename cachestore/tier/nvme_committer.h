@@ -3,9 +3,9 @@
 // when a sync begins goes with it, so groups grow as syncs get slower. It also does what else the index needs and must
 // not happen on a caller's or an I/O thread: deletes left by bad reads, persisting touches.
 //
-// Order, per record: its data, an fdatasync that began after that, the index batch with its log synced, acknowledgement.
-// After a failed fdatasync everything in flight to that segment fails: a later success would prove nothing.
-// Private to the tier. Thread safety: any thread, but Submit and Drain are the writer's.
+// Order, per record: its data, an fdatasync that began after that, the index batch with its log synced,
+// acknowledgement. After a failed fdatasync everything in flight to that segment fails: a later success would prove
+// nothing. Private to the tier. Thread safety: any thread, but Submit and Drain are the writer's.
 #pragma once
 
 #include <deque>

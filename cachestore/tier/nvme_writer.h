@@ -1,7 +1,7 @@
-// The first half of the tier's write path: a bounded queue, and one thread that gives records their places, submits them
-// in groups and hands those to the committer (nvme_committer.h), which makes them durable while the next are written.
-// The thread also makes room, evicting and cleaning; that only while no record is under way.
-// Private to the tier. Thread safety: any thread.
+// The first half of the tier's write path: a bounded queue, and one thread that gives records their places, submits
+// them in groups and hands those to the committer (nvme_committer.h), which makes them durable while the next are
+// written. The thread also makes room, evicting and cleaning; that only while no record is under way. Private to the
+// tier. Thread safety: any thread.
 #pragma once
 
 #include <deque>
@@ -23,8 +23,10 @@ class NvmeWriter {
  public:
   // `core` must outlive this.
   explicit NvmeWriter(NvmeCore* core)
-      : core_(*core), space_maker_(core), committer_(core, {.ended = [this](const WriteItem& item) { Ended(item); },
-                                                           .busy = [this] { space_maker_.PrepareSegment(); }}) {}
+      : core_(*core),
+        space_maker_(core),
+        committer_(core, {.ended = [this](const WriteItem& item) { Ended(item); },
+                          .busy = [this] { space_maker_.PrepareSegment(); }}) {}
   ~NvmeWriter() { Stop(); }
 
   // `newest_sequence`: that any record in the store may have.

@@ -1,6 +1,6 @@
-// Records on their way to the device together: placed and submitted by NvmeWriter, then synced, indexed and acknowledged
-// by NvmeCommitter. Private to the tier. A group belongs to the writer's thread until it is handed over, then to the
-// committer's; `writing` is the committer's lock's.
+// Records on their way to the device together: placed and submitted by NvmeWriter, then synced, indexed and
+// acknowledged by NvmeCommitter. Private to the tier. A group belongs to the writer's thread until it is handed over,
+// then to the committer's; `writing` is the committer's lock's.
 #pragma once
 
 #include <atomic>

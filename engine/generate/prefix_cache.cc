@@ -37,8 +37,8 @@ Lease PrefixCache::AcquirePrefix(std::span<const TokenId> prompt, bool read) {
 
   const std::size_t max_blocks = (prompt.size() - 1) / spec_.block_tokens;
   if (max_blocks == 0 || !read) return Lease();
-  absl::StatusOr<Lease> lease = Await<Lease>(
-      [&](Done<Lease> done) { store_->Acquire(ns_, prompt, max_blocks, Bounded(), std::move(done)); });
+  absl::StatusOr<Lease> lease =
+      Await<Lease>([&](Done<Lease> done) { store_->Acquire(ns_, prompt, max_blocks, Bounded(), std::move(done)); });
   if (!lease.ok()) {
     if (!absl::IsNotFound(lease.status())) last_error_ = lease.status();
     // A daemon that lost its store (or a store that lost the namespace) must be asked anew next time.
@@ -71,8 +71,8 @@ std::size_t PrefixCache::StoreBlocks(std::span<const TokenId> tokens, std::size_
     const std::span<const TokenId> ids = tokens.subspan(block * block_tokens, block_tokens);
     request.tokens.assign(ids.begin(), ids.end());
     request.grant = *std::move(grant);
-    absl::StatusOr<BlockKey> key = Await<BlockKey>(
-        [&](Done<BlockKey> done) { store_->Commit(std::move(request), Bounded(), std::move(done)); });
+    absl::StatusOr<BlockKey> key =
+        Await<BlockKey>([&](Done<BlockKey> done) { store_->Commit(std::move(request), Bounded(), std::move(done)); });
     if (!key.ok()) {
       last_error_ = key.status();
       break;

@@ -40,7 +40,7 @@ class PrefixCache {
   NamespaceSpec spec_;
   bool opened_ = false;
   NamespaceId ns_;
-  BlockKey parent_;              // of the next block to store: the chain's end so far
+  BlockKey parent_;               // of the next block to store: the chain's end so far
   std::size_t chain_blocks_ = 0;  // how many blocks of the current sequence that chain has
   absl::Status last_error_;
 };

@@ -23,7 +23,8 @@ TokenId Sampler::Sample(std::span<const float> logits) {
   // The nucleus: shortest head of the order that holds top_p of the mass; never empty.
   std::size_t kept = 0;
   double mass = 0;
-  while (kept < order.size() && (kept == 0 || mass < static_cast<double>(options_.top_p) * total)) mass += weights[kept++];
+  while (kept < order.size() && (kept == 0 || mass < static_cast<double>(options_.top_p) * total))
+    mass += weights[kept++];
 
   double at = std::uniform_real_distribution<double>(0.0, mass)(random_);
   for (std::size_t i = 0; i < kept; ++i) {

@@ -15,10 +15,11 @@ void SequenceKv::Clear() {
 
 absl::Status SequenceKv::Adopt(Lease lease) {
   for (const Lease::Block& block : lease.blocks()) {
-    absl::StatusOr<DevicePage> page = block.payload.size() == device_->page_bytes()
-                                          ? device_->Load(block.payload)
-                                          : absl::InternalError(fmt::format("leased payload of {} bytes, page of {}",
-                                                                            block.payload.size(), device_->page_bytes()));
+    absl::StatusOr<DevicePage> page =
+        block.payload.size() == device_->page_bytes()
+            ? device_->Load(block.payload)
+            : absl::InternalError(
+                  fmt::format("leased payload of {} bytes, page of {}", block.payload.size(), device_->page_bytes()));
     if (!page.ok()) {
       // Copies already begun read the lease's memory: let them end before it is released.
       (void)device_->Wait();

@@ -27,8 +27,8 @@ TEST(ExpiryOnEveryPath, AfterHalfASecondNothingIsFoundOrLeased) {
       EXPECT_EQ(MatchedBlocks(**store, ns, part), 0u);
       EXPECT_TRUE(AcquireNow(**store, ns, part)->empty());
       EXPECT_TRUE(AcquireNow(**store, ns, part)->empty()) << "having asked once must not revive it";
-      const auto touched = Await<std::size_t>(
-          [&](Done<std::size_t> done) { (*store)->Touch(ns.id, part, {}, std::move(done)); });
+      const auto touched =
+          Await<std::size_t>([&](Done<std::size_t> done) { (*store)->Touch(ns.id, part, {}, std::move(done)); });
       EXPECT_EQ(*touched, 0u);
     }
   }

@@ -47,8 +47,8 @@ class Client {
   void Put(std::span<const TokenId> tokens, const Lease& lease) {
     BlockKey parent = lease.empty() ? ns_.id : lease.blocks().back().key;
     for (std::size_t i = lease.blocks().size(); i < kBlocks; ++i) {
-      const auto key = CommitBlock(store_, ns_, parent, tokens, i,
-                                   random_() % 2 == 0 ? Durability::kDurable : Durability::kMemory);
+      const auto key =
+          CommitBlock(store_, ns_, parent, tokens, i, random_() % 2 == 0 ? Durability::kDurable : Durability::kMemory);
       if (!key.ok()) {
         EXPECT_TRUE(absl::IsResourceExhausted(key.status()) || absl::IsNotFound(key.status())) << key.status();
         return;

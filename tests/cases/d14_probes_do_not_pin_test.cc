@@ -35,7 +35,8 @@ class ProbesDoNotPin : public testing::TestWithParam<EvictionKind> {
       ASSERT_NO_FATAL_FAILURE(Put());
     }
   }
-  // A policy may prefer the old blocks to a new one, which then leaves before its child comes: a miss, and no standstill.
+  // A policy may prefer the old blocks to a new one, which then leaves before its child comes: a miss, and no
+  // standstill.
   void Put() {
     const auto keys = CommitChain(*store_, ns_, TestChain(prompts_, kBlocks), Durability::kDurable);
     ASSERT_TRUE(keys.ok() || absl::IsNotFound(keys.status())) << "prompt " << prompts_ << ": " << keys.status();

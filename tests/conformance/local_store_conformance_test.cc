@@ -94,7 +94,8 @@ TEST(LocalStore, ConcurrentAcquiresReadAColdBlockOnce) {
       ++completed;
     });
   }
-  mutex.LockWhen(absl::Condition(+[](int* count) { return *count == kCallers; }, &completed));
+  mutex.LockWhen(absl::Condition(
+      +[](int* count) { return *count == kCallers; }, &completed));
   for (const Lease& lease : leases) {
     ASSERT_EQ(lease.blocks().size(), 10u);
     EXPECT_TRUE(LeaseIsExact(lease, ns, tokens));

@@ -32,9 +32,13 @@ TEST(ThreadPool, WorkIsSeenByTheCallerAfterRun) {
 TEST(ThreadPool, WorkersThatFellAsleepWakeUp) {
   ThreadPool pool(2);
   int calls = 0;
-  pool.Run([&](std::size_t worker) { if (worker == 1) ++calls; });
+  pool.Run([&](std::size_t worker) {
+    if (worker == 1) ++calls;
+  });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // well past the spinning
-  pool.Run([&](std::size_t worker) { if (worker == 1) ++calls; });
+  pool.Run([&](std::size_t worker) {
+    if (worker == 1) ++calls;
+  });
   EXPECT_EQ(calls, 2);
 }
 

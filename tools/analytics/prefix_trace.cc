@@ -62,9 +62,7 @@ TraceRequest ToRequest(const json& request, std::int64_t time_ms, double tokens,
   return out;
 }
 
-void SortByTime(PrefixTrace& trace) {
-  std::ranges::stable_sort(trace.requests, {}, &TraceRequest::time_ms);
-}
+void SortByTime(PrefixTrace& trace) { std::ranges::stable_sort(trace.requests, {}, &TraceRequest::time_ms); }
 
 absl::Status AddSession(const json& requests, std::int64_t start_ms, BlockNumbers& numbers, PrefixTrace& trace,
                         const std::string& name) {
@@ -77,7 +75,8 @@ absl::Status AddSession(const json& requests, std::int64_t start_ms, BlockNumber
     const auto tokens = NumberAt(request, "in");
     if (!time_s || !tokens || !FitsIds(request, *tokens, trace.block_tokens)) {
       return absl::InvalidArgumentError(fmt::format(
-          "{}: a request lacks t, in or hash_ids, or its hash_ids don't fit its length: is it an agent session?", name));
+          "{}: a request lacks t, in or hash_ids, or its hash_ids don't fit its length: is it an agent session?",
+          name));
     }
     trace.requests.push_back(
         ToRequest(request, start_ms + static_cast<std::int64_t>(*time_s * 1000), *tokens, numbers));

@@ -14,13 +14,13 @@ namespace kvist::analytics {
 
 struct TraceRequest {
   std::int64_t time_ms = 0;
-  std::uint32_t tokens = 0;            // of the prompt
+  std::uint32_t tokens = 0;           // of the prompt
   std::vector<std::uint32_t> blocks;  // head first; the last one may be partial
 };
 
 struct PrefixTrace {
   std::uint32_t block_tokens = 0;
-  std::uint32_t distinct_blocks = 0;  // the working set
+  std::uint32_t distinct_blocks = 0;   // the working set
   std::vector<TraceRequest> requests;  // in order of time
 };
 

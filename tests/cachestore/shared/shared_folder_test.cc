@@ -291,9 +291,7 @@ TEST_F(SharedFolderTest, ReadersFindAnObjectWhileItMoves) {
   ASSERT_TRUE(other->Enter(std::nullopt).ok());
   int missed = 0;
   for (int day = 1; day <= 100; ++day) {
-    std::thread mover([&, day] {
-      EXPECT_TRUE(other->Refresh(object.name, now_ + day * absl::Hours(24), now_).ok());
-    });
+    std::thread mover([&, day] { EXPECT_TRUE(other->Refresh(object.name, now_ + day * absl::Hours(24), now_).ok()); });
     missed += Get(object).ok() ? 0 : 1;
     mover.join();
   }

@@ -54,7 +54,8 @@ TEST(BlockRecord, HeaderComesBack) {
 }
 
 TEST(BlockRecord, PartsAreAligned) {
-  for (const RecordShape& shape : {kShape, RecordShape{512, 4096, 1}, RecordShape{16, 1, 1}, RecordShape{64, 30, 49152}}) {
+  for (const RecordShape& shape :
+       {kShape, RecordShape{512, 4096, 1}, RecordShape{16, 1, 1}, RecordShape{64, 30, 49152}}) {
     EXPECT_EQ(shape.header_bytes() % kRecordAlignment, 0u);
     EXPECT_EQ(shape.record_bytes() % kRecordAlignment, 0u);
     EXPECT_GE(shape.record_bytes(), shape.header_bytes() + shape.payload_bytes());
@@ -94,7 +95,8 @@ TEST(BlockRecord, EveryFlippedBitIsSeen) {
 
 TEST(BlockRecord, ATruncatedRecordIsDataLoss) {
   const auto record = Sealed();
-  for (const std::size_t length : {std::size_t{0}, std::size_t{100}, kRecordAlignment - 1, kRecordAlignment, record.size() - 1}) {
+  for (const std::size_t length :
+       {std::size_t{0}, std::size_t{100}, kRecordAlignment - 1, kRecordAlignment, record.size() - 1}) {
     // An exact copy on the heap, so that reading past it is found by a sanitizer.
     const auto copy = std::make_unique<std::byte[]>(length + 1);
     std::memcpy(copy.get(), record.data(), length);

@@ -51,7 +51,7 @@ TEST_P(NvmeFault, CarriesOnWhereDirectTransfersFailThoughTheFlagIsTaken) {
 
 // Wherever the creation of a store fails, the error is clear, and the next start works.
 TEST_P(NvmeFault, SurvivesAFailureAtEveryStepOfItsCreation) {
-  const FaultOp kSteps[] = {FaultOp::kCreateDirectory, FaultOp::kLock,   FaultOp::kOpenDirect,   FaultOp::kOpen,
+  const FaultOp kSteps[] = {FaultOp::kCreateDirectory, FaultOp::kLock,   FaultOp::kOpenDirect,    FaultOp::kOpen,
                             FaultOp::kWrite,           FaultOp::kRename, FaultOp::kSyncDirectory, FaultOp::kSyncData,
                             FaultOp::kRemove};
   int failures = 0;

@@ -13,8 +13,8 @@ TEST(Utf8Stream, HoldsBackUnfinishedCharacters) {
   const std::string text = "a\xC3\xA5\xE2\x82\xAC\xF0\x9F\x8C\xBF";  // a å € 🌿
   std::vector<std::string> pieces;
   for (char byte : text) pieces.push_back(stream.Push(std::string_view(&byte, 1)));
-  EXPECT_EQ(pieces, (std::vector<std::string>{"a", "", "\xC3\xA5", "", "", "\xE2\x82\xAC", "", "", "",
-                                              "\xF0\x9F\x8C\xBF"}));
+  EXPECT_EQ(pieces,
+            (std::vector<std::string>{"a", "", "\xC3\xA5", "", "", "\xE2\x82\xAC", "", "", "", "\xF0\x9F\x8C\xBF"}));
   EXPECT_EQ(stream.Finish(), "");
 }
 

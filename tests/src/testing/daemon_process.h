@@ -36,8 +36,8 @@ class DaemonProcess {
 
   void Kill();                     // SIGKILL, and waits
   std::optional<int> Terminate();  // SIGTERM, and waits
-  void Pause();   // SIGSTOP; it has stopped when this returns
-  void Resume();  // SIGCONT
+  void Pause();                    // SIGSTOP; it has stopped when this returns
+  void Resume();                   // SIGCONT
   pid_t pid() const { return pid_; }
   std::string Log() const;
 
