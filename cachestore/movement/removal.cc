@@ -46,7 +46,9 @@ void Removal::DropHere(const std::shared_ptr<const Set>& set, Done<DropResult> d
     // The worker, which also ends calls in time, must not wait for a large index to be read.
     nvme_->WhenLoaded([this, set, dropped = std::move(dropped), done = std::move(done)]() mutable {
       worker_->Post([this, set, dropped = std::move(dropped), done = std::move(done)]() mutable {
-        std::move(done)(DropBelow(*set, dropped));
+        absl::StatusOr<DropResult> result = DropBelow(*set, dropped);
+        dropped.clear();  // whoever waits finds their memory free
+        std::move(done)(std::move(result));
       });
     });
   });

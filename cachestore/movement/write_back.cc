@@ -162,11 +162,13 @@ void WriteBack::Resolve(WriteRef first, Outcome& outcome) {
       outcome.take_back.push_back(write);
       continue;
     }
-    const BlockKey& key = write->block->key();
+    // Whoever waited finds its memory free once nothing else holds it, though the write itself lives a moment longer.
+    const DramBlockRef block = std::move(write->block);
+    const BlockKey key = block->key();
     writes_.erase(key);
-    dram_->SetState(*write->block, status.ok() ? BlockState::kBelow : BlockState::kDramOnly);
+    dram_->SetState(*block, status.ok() ? BlockState::kBelow : BlockState::kDramOnly);
     if (!status.ok()) ++failed_;
-    if (status.ok() && on_durable_) outcome.durable.push_back(write->block);
+    if (status.ok() && on_durable_) outcome.durable.push_back(block);
     if (const absl::Time expires = dram_->Expiry(key); status.ok() && expires > write->expires) {
       outcome.touches.emplace_back(key, expires);
     }
@@ -182,7 +184,7 @@ void WriteBack::Resolve(WriteRef first, Outcome& outcome) {
 
 void WriteBack::Carry(Outcome outcome) {
   for (const auto& [key, expires] : outcome.touches) nvme_->Touch({&key, 1}, ExpiryToUnixSeconds(expires));
-  for (const DramBlockRef& block : outcome.durable) on_durable_(*block);
+  for (const DramBlockRef& block : std::exchange(outcome.durable, {})) on_durable_(*block);
   for (auto& [done, status] : outcome.calls) std::move(done)(std::move(status));
   if (outcome.take_back.empty()) return;
   worker_->Post([this, writes = std::move(outcome.take_back)] {

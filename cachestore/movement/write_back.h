@@ -62,7 +62,7 @@ class WriteBack {
   struct Write;
   using WriteRef = std::shared_ptr<Write>;
   struct Write {
-    DramBlockRef block;
+    DramBlockRef block;  // null once resolved
     std::vector<DoneStatus> waiters;
     std::vector<WriteRef> children;             // of those under way
     absl::Time expires = absl::InfinitePast();  // as submitted
