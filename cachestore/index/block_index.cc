@@ -65,6 +65,7 @@ absl::Status FromRocks(const rocksdb::Status& status, std::string_view what, con
 
 rocksdb::Options DatabaseOptions(const BlockIndexOptions& options, const std::shared_ptr<rocksdb::Cache>& cache) {
   rocksdb::Options o;
+  if (options.env != nullptr) o.env = options.env;
   o.create_if_missing = options.create;
   o.create_missing_column_families = true;
   // Of whole files, so that no byte of one is unguarded.

@@ -20,6 +20,10 @@
 #include "cachestore/index/index_records.h"
 #include "cachestore/key/key_hasher.h"
 
+namespace rocksdb {
+class Env;
+}  // namespace rocksdb
+
 namespace kvist {
 
 struct BlockIndexOptions {
@@ -30,6 +34,7 @@ struct BlockIndexOptions {
   std::optional<KeyHasher::Secret> secret = std::nullopt;
   // Block cache, and in it index and filter blocks and write buffers. The index is read once, at open.
   std::uint64_t memory_bytes = std::uint64_t{64} << 20;
+  rocksdb::Env* env = nullptr;  // null: RocksDB's own; the seam for tests of its files; must outlive the index
 };
 
 // Changes that become visible and durable together. Applied in the order: deletes, then puts.

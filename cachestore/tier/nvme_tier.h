@@ -33,6 +33,10 @@
 #include "cachestore/retention/presence.h"
 #include "cachestore/tier/block_record.h"
 
+namespace rocksdb {
+class Env;
+}  // namespace rocksdb
+
 namespace kvist {
 
 // Touches reach the index at the latest after this.
@@ -53,6 +57,7 @@ struct NvmeTierOptions {
   // Open waits so long for the index to be read, real time, and then goes on without; faults found by then fail it.
   absl::Duration load_wait = absl::Seconds(1);
   FileSystem* file_system = nullptr;  // null: the real one; must outlive the tier
+  rocksdb::Env* index_env = nullptr;  // the same for the index's files
   const Clock* clock = nullptr;       // required; must outlive the tier
 };
 

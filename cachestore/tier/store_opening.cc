@@ -51,6 +51,7 @@ absl::Status OpenSecretAndIndex(NvmeCore& core) {
   BlockIndexOptions options;
   options.directory = core.directory.index();
   options.create = !core.directory.complete;
+  options.env = core.options.index_env;
   if (!have && options.create) {
     // A store that never was whole: it has no keys yet that a new secret could orphan.
     secret = core.options.secret ? *core.options.secret : NewSecret();
