@@ -1,10 +1,12 @@
 // The NVMe tier against fio on the same device, at the same size and depth, rounds alternating:
-//   nvme_read_SIZE_vs_fio   bandwidth of verified block reads / fio's random reads (io_uring, direct)
+//   nvme_read_SIZE_vs_fio   bandwidth of verified block reads / fio's random reads (io_uring, direct) of the same files
 //   nvme_write_SIZE_vs_fio  bandwidth of durable block writes / fio's, with an fdatasync as often as the tier has one
 #include <algorithm>
 #include <array>
-#include <numeric>
+#include <atomic>
+#include <filesystem>
 
+#include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/mutex.h"
 #include "bench/store/support.h"
 #include "cachestore/io/clock.h"
@@ -15,11 +17,13 @@ namespace {
 
 constexpr std::size_t kReadDepth = 16;
 constexpr std::uint64_t kReadBytes = std::uint64_t{224} << 20;  // a round: long enough to leave start-up behind
-constexpr int kReadRounds = 15;
+constexpr int kReadRounds = 25;
 constexpr double kReadGoal = 0.97;
 
-constexpr std::uint64_t kWriteBytes = std::uint64_t{256} << 20;  // a round
-constexpr std::size_t kGroupBlocks = 512;                        // at least as many as the tier has for a sync
+constexpr std::uint64_t kWriteBytes = std::uint64_t{512} << 20;  // a round
+// The tier's own bounds of a group (nvme_writer.cc). It may take several for one sync, but no more often than fio.
+constexpr std::size_t kGroupBlocks = 512;
+constexpr std::uint64_t kGroupBytes = std::uint64_t{32} << 20;
 constexpr int kWriteRounds = 9;
 constexpr double kWriteGoal = 0.9;
 
@@ -34,7 +38,7 @@ constexpr std::array kCases = {Case{"128k", 31, 4096}, Case{"1_4m", 30, 64 * 3 *
 NvmeTierOptions Options(const std::string& directory, const Clock* clock) {
   NvmeTierOptions options;
   options.directory = directory;
-  options.capacity_bytes = std::uint64_t{4} << 30;
+  options.capacity_bytes = std::uint64_t{8} << 30;
   options.segment_bytes = std::uint64_t{128} << 20;
   options.queue_depth = kReadDepth;
   options.write_queue_limit = 1 << 16;
@@ -42,39 +46,50 @@ NvmeTierOptions Options(const std::string& directory, const Clock* clock) {
   return options;
 }
 
-// Bytes per second of reading and verifying every block once, kReadDepth at a time.
-double TierBandwidth(NvmeTier& tier, const std::vector<NvmeBlock>& blocks, std::span<std::byte> buffers) {
-  absl::Mutex mutex;
-  std::vector<std::size_t> free_buffers(kReadDepth);
-  std::iota(free_buffers.begin(), free_buffers.end(), std::size_t{0});
-  const std::size_t record = blocks[0].record_bytes;
-  const double seconds = Seconds([&] {
-    for (const NvmeBlock& block : blocks) {
-      mutex.LockWhen(absl::Condition(
-          +[](std::vector<std::size_t>* buffer) { return !buffer->empty(); }, &free_buffers));
-      const std::size_t buffer = free_buffers.back();
-      free_buffers.pop_back();
-      mutex.Unlock();
-      tier.Read(block.key, buffers.subspan(buffer * record, record), [&, buffer](const absl::Status& status) {
-        if (!status.ok()) Fail("read: " + std::string(status.message()));
-        absl::MutexLock lock(&mutex);
-        free_buffers.push_back(buffer);
-      });
+// Reads and verifies every block once, kReadDepth at a time: each completion begins the next read, as in an
+// acquisition.
+class Reads {
+ public:
+  Reads(NvmeTier* tier, std::span<const NvmeBlock> blocks, std::span<std::byte> buffers)
+      : tier_(*tier), blocks_(blocks), buffers_(buffers) {}
+
+  void Run() {
+    for (std::size_t buffer = 0; buffer < kReadDepth; ++buffer) Next(buffer);
+    done_.Wait();
+  }
+
+ private:
+  void Next(std::size_t buffer) {
+    const std::size_t index = next_++;
+    if (index >= blocks_.size()) {
+      done_.DecrementCount();
+      return;
     }
-    mutex.LockWhen(absl::Condition(
-        +[](std::vector<std::size_t>* all) { return all->size() == kReadDepth; }, &free_buffers));
-    mutex.Unlock();
-  });
-  return static_cast<double>(record * blocks.size()) / seconds;
+    const std::size_t record = blocks_[0].record_bytes;
+    tier_.Read(blocks_[index].key, buffers_.subspan(buffer * record, record), [this, buffer](const absl::Status& s) {
+      Check(s, "read");
+      Next(buffer);
+    });
+  }
+
+  NvmeTier& tier_;
+  const std::span<const NvmeBlock> blocks_;
+  const std::span<std::byte> buffers_;
+  std::atomic<std::size_t> next_ = 0;
+  absl::BlockingCounter done_{kReadDepth};
+};
+
+double TierBandwidth(NvmeTier& tier, const std::vector<NvmeBlock>& blocks, std::span<std::byte> buffers) {
+  Reads reads(&tier, blocks, buffers);
+  return static_cast<double>(blocks[0].record_bytes * blocks.size()) / Seconds([&] { reads.Run(); });
 }
 
 // Bytes per second that fio moves; `what`: its own options.
-double FioBandwidth(const std::string& file, std::size_t block_bytes, std::uint64_t bytes, const std::string& what,
-                    bool writes) {
+double FioBandwidth(std::size_t block_bytes, const std::string& what, bool writes) {
   const std::string command = fmt::format(
-      "fio --name=kvist --filename={} {} --bs={} --size={} --direct=1 --ioengine=io_uring --iodepth={} "
-      "--invalidate=1 --output-format=terse --terse-version=3 2>/dev/null",
-      file, what, block_bytes, bytes / block_bytes * block_bytes, kReadDepth);
+      "fio --name=kvist {} --bs={} --direct=1 --ioengine=io_uring --iodepth={} --invalidate=1 "
+      "--output-format=terse --terse-version=3 2>/dev/null",
+      what, block_bytes, kReadDepth);
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) Fail("can't run fio");
   std::string output;
@@ -87,6 +102,21 @@ double FioBandwidth(const std::string& file, std::size_t block_bytes, std::uint6
   const double bandwidth = std::strtod(output.c_str() + at, nullptr) * 1024;
   if (bandwidth <= 0) Fail("fio's output is not understood: " + output);
   return bandwidth;
+}
+
+// As fio takes several: joined by colons.
+std::string SegmentFiles(const std::string& directory) {
+  std::string files;
+  for (const auto& file : std::filesystem::directory_iterator(directory + "/segments")) {
+    files += (files.empty() ? "" : ":") + file.path().string();
+  }
+  return files;
+}
+
+std::uint64_t SegmentBytes(const std::string& directory) {
+  std::uint64_t bytes = 0;
+  for (const auto& file : std::filesystem::directory_iterator(directory + "/segments")) bytes += file.file_size();
+  return bytes;
 }
 
 // Seals as many fresh records as a round writes into `buffers`: made by the store's commit, not measured here.
@@ -134,7 +164,6 @@ double WriteBandwidth(NvmeTier& tier, const std::vector<NvmeBlock>& blocks, std:
 
 void Measure(const Case& what, const std::string& scratch, Figures& figures) {
   const std::string directory = fmt::format("{}/device-{}", scratch, what.name);
-  const std::string fio_file = scratch + "/fio";
   const SystemClock clock;
   const auto tier = Check(NvmeTier::Open(Options(directory, &clock)), "tier");
   Namespace ns;
@@ -153,11 +182,12 @@ void Measure(const Case& what, const std::string& scratch, Figures& figures) {
   std::vector<double> fio;
   std::vector<double> ratios;
   std::uint64_t next = 0;
-  const std::string write = fmt::format("--rw=write --fallocate=native --unlink=1 --fdatasync={}",
-                                        std::min<std::size_t>(kGroupBlocks, kWriteBytes / record));
+  const std::string write =
+      fmt::format("--filename={}/fio --rw=write --size={} --fallocate=native --unlink=1 --fdatasync={}", scratch,
+                  kWriteBytes / record * record, std::min<std::size_t>(kGroupBlocks, kGroupBytes / record));
   for (int round = 0; round < kWriteRounds; ++round) {
     const auto fresh = MakeRecords(ns.id, shape, next, memory.bytes());
-    fio.push_back(FioBandwidth(fio_file, record, kWriteBytes, write, true));
+    fio.push_back(FioBandwidth(record, write, true));
     ours.push_back(WriteBandwidth(*tier, fresh, memory.bytes()));
     ratios.push_back(ours.back() / fio.back());
     blocks.insert(blocks.end(), fresh.begin(), fresh.end());
@@ -168,12 +198,13 @@ void Measure(const Case& what, const std::string& scratch, Figures& figures) {
 
   std::ranges::sort(blocks, {}, &NvmeBlock::key);  // keys are scattered: random order, as fio's randread
   blocks.resize(std::min<std::size_t>(blocks.size(), kReadBytes / record));
-  FioBandwidth(fio_file, record, kReadBytes, "--rw=write", true);
+  const std::string read = fmt::format("--filename={} --rw=randread --readonly --size={} --io_size={}",
+                                       SegmentFiles(directory), SegmentBytes(directory), blocks.size() * record);
   ours.clear();
   fio.clear();
   ratios.clear();
   for (int round = 0; round < kReadRounds; ++round) {
-    fio.push_back(FioBandwidth(fio_file, record, kReadBytes, "--rw=randread", false));
+    fio.push_back(FioBandwidth(record, read, false));
     ours.push_back(TierBandwidth(*tier, blocks, memory.bytes()));
     ratios.push_back(ours.back() / fio.back());
   }
