@@ -61,6 +61,7 @@ void CommitChain(LocalStore& store, const Namespace& ns, std::span<const TokenId
 void MatchFigures(const std::string& scratch, Figures& figures);
 void DramFigures(const std::string& scratch, Figures& figures);
 void DeviceFigures(const std::string& scratch, Figures& figures);
+void MixedFigures(const std::string& scratch, Figures& figures);
 void IndexFigures(const std::string& scratch, Figures& figures);
 void PeerFigures(const std::string& scratch, Figures& figures);
 

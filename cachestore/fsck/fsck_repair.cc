@@ -127,7 +127,7 @@ absl::Status RebuildIndex(StoreImage& image) {
   absl::Status filled = Fill(image, **index);
   index->reset();
   if (!filled.ok()) return filled;
-  if (absl::Status s = RemoveCleanMark(*image.fs, image.directory); !s.ok()) return s;
+  if (absl::Status s = RemoveCleanMark(*image.fs, image.directory).status(); !s.ok()) return s;
   if (absl::Status s = BlockIndex::Destroy(image.directory.index()); !s.ok()) return s;
   if (absl::Status s = image.fs->Rename(fresh, image.directory.index()); !s.ok()) return s;
   image.report.index_rebuilt = true;
@@ -149,7 +149,7 @@ absl::Status RepairIndex(StoreImage& image) {
       batch.put_segments.emplace_back(id, SegmentEntry{entry.generation, file->second.bytes});
     }
   }
-  if (absl::Status s = RemoveCleanMark(*image.fs, image.directory); !s.ok()) return s;
+  if (absl::Status s = RemoveCleanMark(*image.fs, image.directory).status(); !s.ok()) return s;
   BlockIndexOptions options;
   options.directory = image.directory.index();
   options.create = false;

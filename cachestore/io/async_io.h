@@ -21,6 +21,7 @@
 namespace kvist {
 
 class File;
+class ForegroundReads;  // foreground_reads.h
 
 struct IoRequest {
   enum class Kind : std::uint8_t { kRead, kWrite, kSyncData };
@@ -43,6 +44,10 @@ struct AsyncIoOptions {
   Backend backend = Backend::kAuto;
   std::uint32_t queue_depth = 32;  // requests in flight over all threads; more wait in the queue
   std::uint32_t threads = 1;       // I/O threads, one ring each; the pool backend makes its own choice
+  // Of the same device's engines; null: each for itself. The pool of threads takes no notice: it is for file systems
+  // without a device queue of their own.
+  std::shared_ptr<ForegroundReads> reads = nullptr;
+  bool background = false;  // yields to `reads`; otherwise its reads are those
 };
 
 class AsyncIo {

@@ -19,6 +19,7 @@
 #include "absl/synchronization/notification.h"
 #include "cachestore/io/errno_status.h"
 #include "cachestore/io/file.h"
+#include "cachestore/io/foreground_reads.h"
 #include "fmt/format.h"
 
 namespace kvist {
@@ -33,10 +34,20 @@ constexpr std::uint32_t kRetriesMax = 1000;
 // Room for the wake-up read besides the transfers.
 constexpr std::uint32_t kRingExtraEntries = 1;
 
+// What a background engine keeps in flight: what a device needs for its full speed and no more, since a read that comes
+// waits behind all of it. While somebody does wait for reads, just enough to keep writing.
+struct Pace {
+  std::uint32_t depth;
+  std::size_t transfer_bytes;
+};
+constexpr Pace kBackgroundPace = {8, std::size_t{512} << 10};
+constexpr Pace kYieldingPace = {2, std::size_t{256} << 10};
+
 // One ring, its thread, and the queue through which other threads reach it.
 class Ring {
  public:
-  explicit Ring(std::uint32_t depth) : depth_(depth) {}
+  Ring(std::uint32_t depth, std::shared_ptr<ForegroundReads> reads, bool background)
+      : depth_(depth), reads_(std::move(reads)), background_(background) {}
 
   ~Ring() {
     if (thread_.joinable()) {
@@ -63,10 +74,10 @@ class Ring {
     return status;
   }
 
-  void Submit(IoRequest* request) {
-    Wake([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { incoming_.push_back(request); });
-  }
   void Submit(std::span<IoRequest* const> requests) {
+    for (const IoRequest* request : requests) {
+      if (IsForeground(*request)) reads_->Begin();
+    }
     Wake([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       incoming_.insert(incoming_.end(), requests.begin(), requests.end());
     });
@@ -123,8 +134,9 @@ class Ring {
     for (;;) {
       if (!TakeIncoming()) break;
       ArmWakeUp();
-      while (in_flight_ < depth_ && !waiting_.empty()) {
-        Prepare(waiting_.front());
+      const Pace pace = CurrentPace();
+      while (in_flight_ < pace.depth && !waiting_.empty()) {
+        Prepare(waiting_.front(), pace.transfer_bytes);
         waiting_.pop_front();
       }
       const int result = io_uring_submit_and_wait(&ring_, 1);
@@ -135,6 +147,12 @@ class Ring {
       Reap();
     }
     io_uring_queue_exit(&ring_);
+  }
+
+  Pace CurrentPace() const {
+    if (!background_ || reads_ == nullptr) return {depth_, kTransferBytesMax};
+    const Pace& pace = reads_->Likely() ? kYieldingPace : kBackgroundPace;
+    return {std::min(pace.depth, depth_), pace.transfer_bytes};
   }
 
   // Moves new requests in. False: time to stop, and nothing is left to do.
@@ -197,12 +215,13 @@ class Ring {
     return (at + length - 1) / kRegisteredChunkBytes == chunk ? static_cast<int>(chunk) : -1;
   }
 
-  void Prepare(IoRequest* request) {
+  // A longer transfer goes in pieces of at most `bytes_max`.
+  void Prepare(IoRequest* request, std::size_t bytes_max) {
     // One entry per request in flight and one for the wake-up: never null.
     io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
     const int fd = request->file->fd();
     std::byte* data = request->data + request->transferred;
-    const std::size_t left = std::min(request->length - request->transferred, kTransferBytesMax);
+    const std::size_t left = std::min(request->length - request->transferred, bytes_max);
     const auto length = static_cast<unsigned>(left);
     const std::uint64_t offset = request->offset + request->transferred;
     if (request->kind == IoRequest::Kind::kSyncData) {
@@ -254,7 +273,7 @@ class Ring {
     } else if (request->kind != IoRequest::Kind::kSyncData) {
       request->transferred += static_cast<std::size_t>(result);
       if (request->transferred < request->length) {
-        if (result > 0) {  // a short transfer: the rest goes next
+        if (result > 0) {  // a short transfer, or a piece: the rest goes next
           waiting_.push_front(request);
           return;
         }
@@ -264,6 +283,11 @@ class Ring {
                      : Failure(*request, EIO);
       }
     }
+    Finish(request, status);
+  }
+
+  void Finish(IoRequest* request, const absl::Status& status) {
+    if (IsForeground(*request)) reads_->End();
     auto done = std::move(request->done);  // `done` may destroy the request
     done(status);
   }
@@ -279,10 +303,7 @@ class Ring {
   void FailAll(int error) {
     const absl::Status status = ErrnoStatus(error, "io_uring stopped working; restart the store");
     for (;;) {
-      for (IoRequest* request : std::exchange(waiting_, {})) {
-        auto done = std::move(request->done);
-        done(status);
-      }
+      for (IoRequest* request : std::exchange(waiting_, {})) Finish(request, status);
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &Ring::HasNews));
       waiting_.assign(incoming_.begin(), incoming_.end());
@@ -299,7 +320,13 @@ class Ring {
     return stopping_ || !incoming_.empty() || registration_ != nullptr;
   }
 
+  bool IsForeground(const IoRequest& request) const {
+    return reads_ != nullptr && !background_ && request.kind == IoRequest::Kind::kRead;
+  }
+
   const std::uint32_t depth_;
+  const std::shared_ptr<ForegroundReads> reads_;
+  const bool background_;
   int event_fd_ = -1;
   std::thread thread_;
 
@@ -361,7 +388,7 @@ absl::StatusOr<std::unique_ptr<AsyncIo>> NewUringIo(const AsyncIoOptions& option
   const std::uint32_t depth = std::max<std::uint32_t>(options.queue_depth / threads, 1);
   std::vector<std::unique_ptr<Ring>> rings;
   for (std::uint32_t i = 0; i < threads; ++i) {
-    rings.push_back(std::make_unique<Ring>(depth));
+    rings.push_back(std::make_unique<Ring>(depth, options.reads, options.background));
     if (absl::Status status = rings.back()->Start(); !status.ok()) {
       rings.pop_back();
       return status;

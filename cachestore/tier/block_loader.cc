@@ -68,7 +68,8 @@ void BlockLoader::Load(std::span<const BlockKey> keys) {
 
 absl::Status BlockLoader::Run() {
   // Not under the lock: the disk may hang, and whoever makes a namespace waits for the lock.
-  absl::StatusOr<std::unique_ptr<RemovalLog>> opened = RemovalLog::Open(core_.fs, core_.directory.removals());
+  absl::StatusOr<std::unique_ptr<RemovalLog>> opened =
+      RemovalLog::Open(core_.fs, core_.directory.removals(), core_.after_crash);
   if (!opened.ok()) return opened.status();
   std::vector<RemovedExtent> removals;
   {

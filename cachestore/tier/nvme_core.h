@@ -81,6 +81,7 @@ struct NvmeCore {
   std::unique_ptr<FileSystem> own_file_system;  // when the options name none
   FileSystem* fs = nullptr;
   StoreDirectory directory;
+  bool after_crash = false;  // the store was not closed before this opening, or never open
   std::unique_ptr<DataFiles> files;
   KeyHasher::Secret secret{};
   std::unique_ptr<BlockIndex> index;

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "cachestore/io/file.h"
+#include "cachestore/io/foreground_reads.h"
 #include "cachestore/tier/block_loader.h"
 #include "cachestore/tier/nvme_core.h"
 #include "cachestore/tier/nvme_reader.h"
@@ -61,7 +62,9 @@ class NvmeTierImpl final : public NvmeTier {
     RaiseOpenFilesLimit(core_.segments_max);
     core_.files = std::make_unique<DataFiles>(core_.fs);
     if (absl::Status s = core_.files->Probe(core_.directory.segments()); !s.ok()) return s;
-    if (absl::Status s = RemoveCleanMark(*core_.fs, core_.directory); !s.ok()) return s;
+    const absl::StatusOr<bool> closed_cleanly = RemoveCleanMark(*core_.fs, core_.directory);
+    if (!closed_cleanly.ok()) return closed_cleanly.status();
+    core_.after_crash = !*closed_cleanly;
     if (absl::Status s = OpenSecretAndIndex(core_); !s.ok()) return s;
     if (absl::Status s = UpgradeFromFormat1(core_); !s.ok()) return s;
     if (absl::Status s = FinishStoreDirectory(*core_.fs, core_.directory); !s.ok()) return s;
@@ -331,11 +334,13 @@ class NvmeTierImpl final : public NvmeTier {
   absl::Status OpenEngines() {
     AsyncIoOptions o;
     o.queue_depth = std::max<std::uint32_t>(core_.options.queue_depth, 1);
+    o.reads = std::make_shared<ForegroundReads>();
     o.threads = std::clamp(std::thread::hardware_concurrency() / kCoresPerReadThread, 1U, kReadThreadsMax);
     absl::StatusOr<std::unique_ptr<AsyncIo>> reads = core_.fs->NewAsyncIo(o);
     if (!reads.ok()) return reads.status();
     core_.read_io = *std::move(reads);
     o.threads = 1;
+    o.background = true;
     // What was refused once is not tried, and logged, again.
     if (core_.read_io->name() == "threads") o.backend = AsyncIoOptions::Backend::kThreads;
     absl::StatusOr<std::unique_ptr<AsyncIo>> writes = core_.fs->NewAsyncIo(o);

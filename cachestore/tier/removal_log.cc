@@ -91,12 +91,18 @@ absl::Status WriteRemovalLog(FileSystem& fs, const std::string& path, std::span<
   return ReplaceFile(fs, path, text);
 }
 
-absl::StatusOr<std::unique_ptr<RemovalLog>> RemovalLog::Open(FileSystem* fs, const std::string& path) {
-  const absl::StatusOr<RemovalLogContents> contents = ReadRemovalLog(*fs, path);
+absl::StatusOr<std::unique_ptr<RemovalLog>> RemovalLog::Open(FileSystem* fs, const std::string& path,
+                                                             bool after_crash) {
+  absl::StatusOr<RemovalLogContents> contents = ReadRemovalLog(*fs, path);
   if (!contents.ok() && !absl::IsNotFound(contents.status())) return contents.status();
   if (!contents.ok() || contents->head_damaged) {
     if (contents.ok()) spdlog::error("{} is damaged and begun anew: a rebuilt index may hold evicted blocks", path);
     if (absl::Status s = WriteRemovalLog(*fs, path, {}); !s.ok()) return s;
+  } else if (after_crash && contents->damaged > 0) {
+    spdlog::warn("{}: {} entries were lost with the power; a rebuilt index may hold the blocks that they removed", path,
+                 contents->damaged);
+    if (absl::Status s = WriteRemovalLog(*fs, path, contents->removals); !s.ok()) return s;
+    contents->bytes = kHead.size() + contents->removals.size() * kEntryBytes;
   }
   auto log = std::unique_ptr<RemovalLog>(new RemovalLog(fs, path));
   log->bytes_ = log->compacted_bytes_ = contents.ok() && !contents->head_damaged ? contents->bytes : kHead.size();

@@ -46,7 +46,9 @@ struct RemovalLogContents {
 class RemovalLog {
  public:
   // Opens or creates; cuts an append that a crash interrupted. A damaged head is replaced (what it listed is lost).
-  static absl::StatusOr<std::unique_ptr<RemovalLog>> Open(FileSystem* fs, const std::string& path);
+  // `after_crash`: damaged entries are what a power failure left of unsynced ones, and are left out; otherwise they
+  // stay for fsck to find.
+  static absl::StatusOr<std::unique_ptr<RemovalLog>> Open(FileSystem* fs, const std::string& path, bool after_crash);
 
   void Append(std::span<const RemovedExtent> removals);
   // Whether so much was appended since the last Compact that it is worth doing again.

@@ -109,11 +109,12 @@ absl::Status WriteCleanMark(FileSystem& fs, const StoreDirectory& directory, con
                          EncodeU64(mark.index_change) + EncodeU64(mark.removals_bytes));
 }
 
-absl::Status RemoveCleanMark(FileSystem& fs, const StoreDirectory& directory) {
+absl::StatusOr<bool> RemoveCleanMark(FileSystem& fs, const StoreDirectory& directory) {
   const absl::StatusOr<bool> there = fs.Exists(directory.clean());
-  if (!there.ok() || !*there) return there.status();
+  if (!there.ok() || !*there) return there;
   if (absl::Status s = fs.Remove(directory.clean()); !s.ok()) return s;
-  return fs.SyncDirectory(directory.path);
+  if (absl::Status s = fs.SyncDirectory(directory.path); !s.ok()) return s;
+  return true;
 }
 
 }  // namespace kvist

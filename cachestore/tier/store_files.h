@@ -47,7 +47,7 @@ struct CleanMark {
 };
 absl::StatusOr<CleanMark> ReadCleanMark(FileSystem& fs, const StoreDirectory& directory);
 absl::Status WriteCleanMark(FileSystem& fs, const StoreDirectory& directory, const CleanMark& mark);
-// Durable when it returns; OK if there is none.
-absl::Status RemoveCleanMark(FileSystem& fs, const StoreDirectory& directory);
+// Durable when it returns; whether there was one.
+absl::StatusOr<bool> RemoveCleanMark(FileSystem& fs, const StoreDirectory& directory);
 
 }  // namespace kvist

@@ -18,6 +18,7 @@
 #include "absl/synchronization/notification.h"
 #include "cachestore/io/fault_file_system.h"
 #include "cachestore/io/file.h"
+#include "cachestore/io/foreground_reads.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -63,7 +64,7 @@ class AsyncIoTest : public ::testing::TestWithParam<AsyncIoOptions::Backend> {
   ~AsyncIoTest() override { std::filesystem::remove_all(root_); }
 
   std::unique_ptr<AsyncIo> NewIo(std::uint32_t depth = 8, std::uint32_t threads = 2) {
-    return NewAsyncIo({GetParam(), depth, threads}).value();
+    return NewAsyncIo({.backend = GetParam(), .queue_depth = depth, .threads = threads}).value();
   }
 
   std::unique_ptr<FileSystem> fs_ = NewPosixFileSystem();
@@ -105,6 +106,56 @@ TEST_P(AsyncIoTest, TransfersManyMoreThanItsDepth) {
   for (IoRequest& r : requests) pointers.push_back(&r);
   for (const absl::Status& s : RunAll(*io, pointers)) EXPECT_EQ(s, absl::OkStatus());
   for (std::size_t i = 0; i < kCount; ++i) EXPECT_EQ(std::memcmp(in[i].bytes.data(), out[i].bytes.data(), kUnit), 0);
+}
+
+TEST_P(AsyncIoTest, ABackgroundEngineWritesOnWhileReadsAreWaitedFor) {
+  const auto reads = std::make_shared<ForegroundReads>();
+  const auto io = NewAsyncIo({.backend = GetParam(), .queue_depth = 8, .reads = reads, .background = true}).value();
+  constexpr std::size_t kCount = 6;
+  constexpr std::size_t kBytes = (std::size_t{3} << 20) / 2 + 3 * kUnit;  // no multiple of any piece
+  std::vector<Buffer> out;
+  std::vector<IoRequest> requests;
+  std::vector<IoRequest*> pointers;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    for (std::size_t at = 0; at < kBytes; ++at) {
+      if (at == 0) out.emplace_back(kBytes);
+      out[i].bytes[at] = static_cast<std::byte>(at / 977 + i);
+    }
+    requests.push_back(Request(IoRequest::Kind::kWrite, *file_, i * kBytes, out[i].bytes));
+  }
+  for (IoRequest& r : requests) pointers.push_back(&r);
+  reads->Begin();  // and it never ends
+  for (const absl::Status& s : RunAll(*io, pointers)) EXPECT_EQ(s, absl::OkStatus());
+  EXPECT_EQ(RunOne(*io, Request(IoRequest::Kind::kSyncData, *file_, 0, {})), absl::OkStatus());
+  for (std::size_t i = 0; i < kCount; ++i) {
+    Buffer in(kBytes);
+    ASSERT_EQ(RunOne(*io, Request(IoRequest::Kind::kRead, *file_, i * kBytes, in.bytes)), absl::OkStatus());
+    EXPECT_EQ(std::memcmp(in.bytes.data(), out[i].bytes.data(), kBytes), 0) << i;
+  }
+}
+
+TEST_P(AsyncIoTest, OnlyAForegroundEnginesReadsAreWaitedFor) {
+  if (GetParam() == AsyncIoOptions::Backend::kThreads) GTEST_SKIP() << "the pool has no queue that could be yielded";
+  const auto reads = std::make_shared<ForegroundReads>();
+  EXPECT_FALSE(reads->Likely());
+  Buffer data(kUnit, 1);
+  for (const bool background : {true, false}) {
+    const auto io = NewAsyncIo({.backend = GetParam(), .reads = reads, .background = background}).value();
+    ASSERT_EQ(RunOne(*io, Request(IoRequest::Kind::kWrite, *file_, 0, data.bytes)), absl::OkStatus());
+    EXPECT_FALSE(reads->Likely());
+    IoRequest read = Request(IoRequest::Kind::kRead, *file_, 0, data.bytes);
+    bool likely = false;
+    absl::Notification done;
+    read.done = [&](const absl::Status&) {
+      likely = reads->Likely();
+      done.Notify();
+    };
+    IoRequest* pointer = &read;
+    io->Submit({&pointer, 1});
+    done.WaitForNotification();
+    EXPECT_EQ(likely, !background);
+  }
+  while (reads->Likely()) std::this_thread::yield();  // a while after the last one
 }
 
 TEST_P(AsyncIoTest, ReportsTheEndOfAFile) {
